@@ -62,14 +62,14 @@ type errorBody struct {
 
 // fail reports err and returns the exit status.
 func (a *app) fail(cmd *cobra.Command, err error) int {
-	v := verdictOf(err)
+	status, body := verdictOf(err)
 	if a.json && !a.printed {
-		a.printJSON(errorDocument{Schema: "tine.error/v1", Error: v.body})
+		a.printJSON(errorDocument{Schema: "tine.error/v1", Error: body})
 	}
 	message := err.Error()
 	fmt.Fprintf(a.err, "tine: %s\n", strings.ReplaceAll(message, "\n", "\ntine: "))
-	if v.status == statusUsage && cmd != nil {
+	if status == statusUsage && cmd != nil {
 		fmt.Fprintf(a.err, "Try '%s --help'.\n", cmd.CommandPath())
 	}
-	return v.status
+	return status
 }
