@@ -27,6 +27,7 @@ type generator struct {
 	dirs  []string // without the root
 	calls int
 	n     int    // numbers new names
+	attr  Op     // the setxattr made last
 	tag   string // makes new names unique among writers and rounds
 }
 
@@ -106,6 +107,9 @@ func (g *generator) next() (Op, error) {
 	if len(g.files) < 20 && kind == "unlink" {
 		kind = "create"
 	}
+	if kind == "rmxattr" && g.attr.Path == "" {
+		kind = "setxattr"
+	}
 	if len(g.dirs) > 40 && kind == "mkdir" {
 		kind = "rmdir"
 	}
@@ -142,8 +146,9 @@ func (g *generator) next() (Op, error) {
 	case "setxattr":
 		op.Name, op.Len = fmt.Sprintf("user.x%d", g.r.IntN(3)), g.size()%1000
 		op.Mode = []uint32{0, 0, unix.XATTR_CREATE, unix.XATTR_REPLACE}[g.r.IntN(4)]
+		g.attr = op
 	case "rmxattr":
-		op.Name = fmt.Sprintf("user.x%d", g.r.IntN(3))
+		op.Path, op.Name = g.attr.Path, g.attr.Name
 	case "fallocate":
 		op.Off, op.Len = g.off(), g.size()
 		op.Mode = []uint32{0, unix.FALLOC_FL_KEEP_SIZE, unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE,
