@@ -1,0 +1,374 @@
+package snapshot
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+
+	"tine/snapshot/content"
+	"tine/snapshot/durable"
+)
+
+// A writer goes on to another segment at this size in bytes: large enough that a store has few files, small enough
+// that compacting one is quick.
+var segmentLimit int64 = 256 << 20
+
+// mergeAt is the number of index files of one segment that are merged into one. Each Sync writes one, so that it costs
+// what is new; merging keeps look-ups short.
+const mergeAt = 8
+
+// segWriter appends to the one segment that this process has locked.
+//
+// Lock order: syncMu, then mu, then segments.mu.
+type segWriter struct {
+	store *Store
+
+	syncMu sync.Mutex // one Sync at a time; mu is not held during its fdatasync
+
+	mu          sync.Mutex
+	openSegment               // file is nil until the first append
+	full        []openSegment // until the next Sync: no more appends
+}
+
+type openSegment struct {
+	name segName
+	file durable.File // locked exclusively
+	end  int64        // where the next record goes
+	idx  int64        // records before this offset are in an index file
+}
+
+// append writes one record. It is readable at once by this process, durable and visible to others after Sync.
+func (w *segWriter) append(rec record, data []byte) error {
+	s := w.store
+	if err := s.writable(); err != nil {
+		return err
+	}
+	rec.length = int64(len(data))
+	if rec.length > maxRecord {
+		return fmt.Errorf("record of %d bytes: the largest is %d", rec.length, maxRecord)
+	}
+	rec.crc = crc32.Checksum(data, crcTable)
+	buf := make([]byte, rec.span())
+	rec.encode(buf)
+	copy(buf[recHeaderLen:], data)
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.file != nil && w.end >= segmentLimit {
+		w.retireLocked()
+	}
+	if w.file == nil {
+		if err := w.openLocked(); err != nil {
+			return fmt.Errorf("open a segment: %w", err)
+		}
+	}
+	if _, err := w.file.WriteAt(buf, w.end); err != nil {
+		// What was written in part must not stay behind a later record: it could look like one.
+		if w.file.Truncate(w.end) != nil {
+			w.retireLocked()
+		}
+		return fmt.Errorf("append to segment %s: %w", w.name, err)
+	}
+	loc := location{seg: w.name, off: w.end, length: rec.length, size: rec.size, kind: rec.kind, sha256: rec.sha256}
+	w.end += rec.span()
+	g := &s.segs
+	g.mu.Lock()
+	g.pending[rec.key] = append(slices.Clip(g.pending[rec.key]), keyed{rec.key, loc})
+	g.mu.Unlock()
+	return nil
+}
+
+// Sync makes all that was stored before the call durable and visible to other processes.
+func (s *Store) Sync() error {
+	if err := s.writable(); err != nil {
+		return err
+	}
+	if err := s.syncDirs(); err != nil {
+		return err
+	}
+	w := &s.out
+	w.syncMu.Lock()
+	defer w.syncMu.Unlock()
+	w.mu.Lock()
+	todo := slices.Clone(w.full)
+	if w.file != nil {
+		todo = append(todo, w.openSegment)
+	}
+	w.mu.Unlock()
+	for _, seg := range todo {
+		if seg.idx < seg.end {
+			if err := w.publish(seg); err != nil {
+				return err
+			}
+		}
+		w.mu.Lock()
+		if w.file != nil && w.name == seg.name {
+			w.idx = seg.end
+		}
+		w.full = slices.DeleteFunc(w.full, func(f openSegment) bool { return f.name == seg.name && f.file.Close() == nil })
+		w.mu.Unlock()
+	}
+	return nil
+}
+
+// syncDirs makes the names of new objects durable.
+func (s *Store) syncDirs() error {
+	s.dirsMu.Lock()
+	dirs := s.unsync
+	s.unsync = map[string]bool{}
+	s.dirsMu.Unlock()
+	for dir := range dirs {
+		if err := s.fs.SyncDir(dir); err != nil {
+			return s.fail(fmt.Errorf("sync %s: %w", dir, err))
+		}
+	}
+	return nil
+}
+
+// publish makes what is new in a segment durable and indexed. syncMu is held.
+func (w *segWriter) publish(seg openSegment) error {
+	s, g := w.store, &w.store.segs
+	if err := seg.file.Datasync(); err != nil {
+		return s.fail(fmt.Errorf("sync segment %s: %w", seg.name, err))
+	}
+	var list []keyed
+	g.mu.RLock()
+	for _, ks := range g.pending {
+		for _, k := range ks {
+			if seg.isNew(k.loc) {
+				list = append(list, k)
+			}
+		}
+	}
+	g.mu.RUnlock()
+	r := newRun(seg.name, seg.idx, seg.end, list)
+	if err := w.writeRun(r); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	g.runs = append(slices.Clip(g.runs), r)
+	for _, k := range list {
+		left := slices.DeleteFunc(slices.Clone(g.pending[k.key]), func(p keyed) bool { return p.loc == k.loc })
+		if len(left) == 0 {
+			delete(g.pending, k.key)
+		} else {
+			g.pending[k.key] = left
+		}
+	}
+	var mine []*run
+	for _, r := range g.runs {
+		if r.seg == seg.name {
+			mine = append(mine, r)
+		}
+	}
+	g.mu.Unlock()
+	if len(mine) < mergeAt {
+		return nil
+	}
+	return w.merge(mine)
+}
+
+func (seg *openSegment) isNew(l location) bool {
+	return l.seg == seg.name && l.off >= seg.idx && l.off < seg.end
+}
+
+// retireLocked ends appending to the segment; the next Sync publishes and closes it.
+func (w *segWriter) retireLocked() {
+	w.full = append(w.full, w.openSegment)
+	w.openSegment = openSegment{}
+}
+
+func (w *segWriter) writeRun(r *run) error {
+	out, err := w.store.writer()
+	if err != nil {
+		return err
+	}
+	if err := out.WriteFile(w.store.path("segments", r.fileName()), r.encode(), 0o444); err != nil {
+		return fmt.Errorf("publish a segment index: %w", err)
+	}
+	return nil
+}
+
+// merge replaces index files of the writer's own segment by one. A crash between the two steps leaves some that are
+// covered by another: harmless, and removed by the next merge.
+func (w *segWriter) merge(runs []*run) error {
+	g := &w.store.segs
+	all := mergeRuns(runs)
+	if err := w.writeRun(all); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	g.runs = append(slices.DeleteFunc(slices.Clone(g.runs), func(r *run) bool { return slices.Contains(runs, r) }), all)
+	g.mu.Unlock()
+	for _, r := range runs {
+		if r.fileName() != all.fileName() {
+			if err := w.store.fs.Remove(w.store.path("segments", r.fileName())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (w *segWriter) close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var errs []error
+	if w.file != nil {
+		w.retireLocked()
+	}
+	for _, seg := range w.full {
+		errs = append(errs, seg.file.Close())
+	}
+	w.full = nil
+	return errors.Join(errs...)
+}
+
+// openLocked takes over the smallest segment that no process has locked, or makes a new one.
+func (w *segWriter) openLocked() error {
+	s := w.store
+	if _, err := s.segs.reload(); err != nil { // so that the tail behind the index is known
+		return err
+	}
+	if _, err := s.mkdir("segments"); err != nil {
+		return err
+	}
+	ents, err := s.readDir("segments")
+	if err != nil {
+		return err
+	}
+	for _, e := range ents {
+		name, ok := parseSegFile(e.Name())
+		if !ok {
+			continue
+		}
+		if st, err := e.Info(); err != nil || st.Size() >= segmentLimit/2 {
+			continue
+		}
+		if ok, err := w.adoptLocked(name); ok || err != nil {
+			return err
+		}
+	}
+	return w.createLocked()
+}
+
+func (w *segWriter) createLocked() error {
+	s := w.store
+	var r [8]byte
+	rand.Read(r[:])
+	name := segName(binary.LittleEndian.Uint64(r[:]))
+	path := s.path("segments", segFile(name))
+	f, err := s.fs.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err = durable.TryLockFile(f, durable.Exclusive); err == nil {
+		if _, err = f.WriteAt(encodeSegHeader(name), 0); err == nil {
+			err = s.fs.SyncDir(s.path("segments"))
+		}
+	}
+	if err != nil {
+		f.Close()
+		_ = s.fs.Remove(path)
+		return err
+	}
+	w.openSegment = openSegment{name: name, file: f, end: segHeaderLen, idx: segHeaderLen}
+	return nil
+}
+
+// adoptLocked locks a segment of a process that has ended. Whole records behind its index are kept, what follows them is a
+// write that was cut short and goes. ok is false if the segment can't be had.
+func (w *segWriter) adoptLocked(name segName) (ok bool, err error) {
+	s := w.store
+	f, err := s.fs.OpenFile(s.path("segments", segFile(name)), os.O_RDWR, 0)
+	if err != nil {
+		return false, nil
+	}
+	defer func() {
+		if !ok {
+			f.Close()
+		}
+	}()
+	if durable.TryLockFile(f, durable.Exclusive) != nil {
+		return false, nil
+	}
+	head := make([]byte, segHeaderLen)
+	if content.ReadFull(f, head, 0) != nil || checkSegHeader(head, name) != nil {
+		return false, nil // fsck's
+	}
+	// The last owner may have published after we looked; and compaction may have removed the file before we locked it.
+	if _, err := s.segs.reload(); err != nil {
+		return false, err
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	if now, err := s.fs.Stat(s.path("segments", segFile(name))); err != nil || identify(now) != identify(st) {
+		return false, nil
+	}
+	covered, gap := s.segs.covered(name)
+	if gap || covered > st.Size() {
+		return false, nil // an index is missing, or the file was cut: fsck's
+	}
+	tail, end := scanRecords(f, name, covered, st.Size())
+	if end < st.Size() {
+		if err := f.Truncate(end); err != nil {
+			return false, err
+		}
+	}
+	g := &s.segs
+	g.mu.Lock()
+	for _, k := range tail {
+		g.pending[k.key] = append(slices.Clip(g.pending[k.key]), k)
+	}
+	g.mu.Unlock()
+	w.openSegment = openSegment{name: name, file: f, end: end, idx: covered}
+	return true, nil
+}
+
+// covered is the end of what name's index files cover from its start on; gap tells of a hole before a later one.
+func (g *segments) covered(name segName) (end int64, gap bool) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	end = segHeaderLen
+	for _, r := range dropCovered(slices.Clone(g.runs)) { // sorted by start
+		if r.seg == name {
+			gap = gap || r.from > end
+			end = max(end, r.to)
+		}
+	}
+	for file := range g.broken {
+		if r, ok := parseRunName(file); ok && r.seg == name {
+			gap = true
+		}
+	}
+	return end, gap
+}
+
+// scanRecords reads records from off on and returns the well-formed ones up to the first that is not, and where that is.
+func scanRecords(f durable.File, name segName, off, size int64) (list []keyed, end int64) {
+	head := make([]byte, recHeaderLen)
+	for off+recHeaderLen <= size {
+		if content.ReadFull(f, head, off) != nil {
+			break
+		}
+		rec, err := decodeRecord(head)
+		if err != nil || off+rec.span() > size {
+			break
+		}
+		data := make([]byte, rec.length)
+		if content.ReadFull(f, data, off+recHeaderLen) != nil || crc32.Checksum(data, crcTable) != rec.crc {
+			break
+		}
+		list = append(list, keyed{rec.key, location{seg: name, off: off, length: rec.length, size: rec.size, kind: rec.kind, sha256: rec.sha256}})
+		off += rec.span()
+	}
+	return list, off
+}
