@@ -268,3 +268,19 @@ func head(list []string) []string {
 func contains(s, sub string) bool { return strings.Contains(s, sub) }
 
 func count(s, sub string) int { return strings.Count(s, sub) }
+
+// writeFile writes a file below the lab's directory.
+func (l *lab) writeFile(name, text string) {
+	l.t.Helper()
+	l.must(os.WriteFile(l.path(name), []byte(text), 0o644))
+}
+
+// damageBlobs makes every small blob of a git directory's packs unreadable.
+func (l *lab) damageBlobs(gitDir string) {
+	l.t.Helper()
+	n, err := testrepo.DamageBlobs(gitDir, 8<<20)
+	l.must(err)
+	if n == 0 {
+		l.t.Fatal("no blob to damage")
+	}
+}

@@ -1,0 +1,332 @@
+package integration
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tine/integration/testrepo"
+)
+
+// TestRefusedImports: what can't be imported is refused by name, and the store has nothing of it afterwards.
+func TestRefusedImports(t *testing.T) {
+	l := newLab(t)
+	repo := l.smallRepo("repo")
+	l.shell(l.dir, `
+		mkdir plain; git init -q -b main empty
+		git init -q --object-format=sha256 -b main sha256; (cd sha256; echo x >f; git add f; git commit -q -m x)
+		git -c uploadpack.allowFilter=true clone -q --no-local --filter=blob:none --no-checkout "file://$PWD/repo" partial
+		git -C partial config remote.origin.url /nonexistent
+		git clone -q repo corrupt; (cd corrupt; git unpack-objects -q <.git/objects/pack/*.pack 2>/dev/null || true
+			rm -rf .git/objects/pack/*; git -C ../repo cat-file --batch-all-objects --batch-check='%(objectname)' | while read o; do git -C ../repo cat-file blob $o 2>/dev/null | git hash-object -w --stdin >/dev/null; done
+			true)
+		cp -a repo damaged; t=$(git -C damaged rev-parse 'HEAD^{tree}'); p=damaged/.git/objects/$(echo $t | cut -c1-2)/$(echo $t | cut -c3-)
+		chmod 644 $p; printf 'garbage' | dd of=$p bs=1 seek=4 conv=notrunc 2>/dev/null`)
+	l.ok("import", "git", repo)
+	before := l.storeFiles()
+	for _, c := range []struct {
+		name  string
+		words []string
+		args  []string
+	}{
+		{"not there", []string{"nowhere"}, []string{l.path("nowhere")}},
+		{"not a repository", []string{"not a git repository"}, []string{l.path("plain")}},
+		{"unknown revision", []string{"no-such-branch"}, []string{repo, "no-such-branch"}},
+		{"unknown full id", []string{strings.Repeat("12", 20)}, []string{repo, strings.Repeat("12", 20)}},
+		{"empty repository", []string{"empty"}, []string{l.path("empty")}},
+		{"SHA-256", []string{"sha256"}, []string{l.path("sha256")}},
+		{"partial clone", []string{"partial"}, []string{l.path("partial")}},
+		{"commits missing", nil, []string{l.path("corrupt")}},
+		{"damaged tree", nil, []string{l.path("damaged")}},
+		{"no such subpath", []string{"nope"}, []string{repo, "--subpath", "nope"}},
+	} {
+		r := l.run(append([]string{"import", "git"}, c.args...)...)
+		if r.status != 1 && r.status != 3 {
+			t.Errorf("%s: want status 1 or 3 of %v", c.name, r)
+		}
+		for _, w := range append(c.words, "tine") {
+			if !strings.Contains(strings.ToLower(strings.ReplaceAll(r.stderr, "-", "")), strings.ReplaceAll(w, "-", "")) {
+				t.Errorf("%s: want %q in the message of %v", c.name, w, r)
+			}
+		}
+		if len(strings.Split(strings.TrimSpace(r.stderr), "\n")) > 3 || strings.Contains(r.stderr, "goroutine") {
+			t.Errorf("%s: not a message for people: %v", c.name, r)
+		}
+		if after := l.storeFiles(); after != before {
+			t.Errorf("%s left something behind:\n%s\nwas\n%s", c.name, after, before)
+		}
+	}
+	// A failure before there is a store makes none.
+	other := *l
+	other.store = l.path("never")
+	other.fails(1, nil, "import", "git", l.path("nowhere"))
+	if _, err := os.Stat(other.store); err == nil {
+		t.Error("a refused import made a store")
+	}
+	other.run("checkpoint", "ls")
+	other.run("fork", "ls")
+	if _, err := os.Stat(other.store); err == nil {
+		t.Error("a read made a store")
+	}
+}
+
+// storeFiles lists what the store holds, but for logs.
+func (l *lab) storeFiles() string {
+	l.t.Helper()
+	return l.shell(l.dir, `find store -type f ! -name '*.log' ! -name '*.jsonl' | sort; true`)
+}
+
+// TestInterruptedImport: SIGINT leaves nothing, SIGKILL nothing that hinders; the next import gives the id that it
+// always gives.
+func TestInterruptedImport(t *testing.T) {
+	l := newLab(t)
+	repo, err := largeRepo()
+	l.must(err)
+	want := ""
+	for n, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL, syscall.SIGKILL, syscall.SIGKILL} {
+		lab := *l
+		lab.store = l.path("store" + itoa(n))
+		cmd := lab.tineCmd("import", "git", repo)
+		if n == 0 {
+			cmd = lab.tineCmd("import", "git", repo, "--eager")
+		}
+		l.must(cmd.Start())
+		time.Sleep([]time.Duration{700, 200, 50, 200, 400}[n] * time.Millisecond)
+		_ = cmd.Process.Signal(sig)
+		err := cmd.Wait()
+		finished := err == nil
+		ls := "[]"
+		if _, err := os.Stat(lab.store); err == nil {
+			ls = strings.TrimSpace(lab.ok("--json", "checkpoint", "ls"))
+		}
+		if !finished && ls != "[]" {
+			t.Errorf("%v: interrupted, and there is a checkpoint: %s", sig, ls)
+		}
+		if sig != syscall.SIGKILL {
+			if code := cmd.ProcessState.ExitCode(); !finished && code != 1 && code != 128+int(sig) {
+				t.Errorf("%v: exit status %d", sig, code)
+			}
+			if left := lab.storeLeftovers(); left != nil {
+				t.Errorf("%v: %v", sig, left)
+			}
+		}
+		i := lab.importGit(repo)
+		if want == "" {
+			want = i.Checkpoint
+		}
+		if i.Checkpoint != want {
+			t.Errorf("after %v: checkpoint %s, want %s", sig, i.Checkpoint, want)
+		}
+		lab.ok("fsck", "--all")
+		if left := lab.storeLeftovers(); left != nil {
+			t.Errorf("after %v and a whole import: %v", sig, left)
+		}
+		t.Logf("%v: finished before the signal: %v", sig, finished)
+	}
+}
+
+// TestL1_FullDisk: with no space writes fail with ENOSPC and nothing that was acknowledged is lost; a seal fails,
+// publishes nothing and leaves the workspace usable; after space was made everything goes on.
+func TestL1_FullDisk(t *testing.T) {
+	requireTools(t, "mkfs.ext4")
+	l := newLab(t)
+	repo := l.smallRepo("repo")
+	disk := l.loopExt4("disk", "48M")
+	l.store = filepath.Join(disk, "store")
+	defer sweep(disk)
+	i := l.importGit(repo)
+	fork := l.fork(i.Checkpoint)
+	s := l.mount(fork, l.path("m"))
+	l.shell(s.dir, "echo kept >kept; head -c 1000000 /dev/urandom >random; sha256sum random >sum")
+	out := l.shell(s.dir, `i=0; while [ $i -lt 60 ]; do head -c 1000000 /dev/urandom >fill.$i 2>err || break; i=$((i+1)); done; echo $i; cat err >&2 || true`)
+	if out == "60" {
+		t.Fatal("60 MB fit on a disk of 48 MB")
+	}
+	cmd := exec.Command("sh", "-c", "head -c 1000000 /dev/zero | tr '\\0' x >more")
+	cmd.Dir, cmd.Env = s.dir, testrepo.Env()
+	r := command(t, cmd)
+	if r.status == 0 || !strings.Contains(r.stderr, "No space left") {
+		t.Errorf("a write to a full disk: %v", r)
+	}
+	l.shell(s.dir, "sha256sum -c --quiet sum; test $(cat kept) = kept; ls >/dev/null; git log >/dev/null")
+	ls := l.ok("--json", "checkpoint", "ls")
+	if r := l.run("seal", fork); r.status == 0 {
+		t.Error("a seal on a full disk succeeded")
+	} else if !strings.Contains(strings.ToLower(r.stderr), "no space") {
+		t.Errorf("the message does not say why: %v", r)
+	}
+	if now := l.ok("--json", "checkpoint", "ls"); now != ls {
+		t.Errorf("a failed seal published something: %s, was %s", now, ls)
+	}
+	if left := l.storeLeftovers(); left != nil {
+		t.Errorf("after a failed seal: %v", left)
+	}
+	l.shell(s.dir, "sha256sum -c --quiet sum; rm -f kept")
+	s.kill9()
+	s.detach()
+	s = l.mount(fork, l.path("m"))
+	l.shell(s.dir, "sha256sum -c --quiet sum; test ! -e kept; for f in fill.?; do test $(stat -c %s $f) = 1000000; done; rm -f fill.* more err")
+	// Removing needs a place too, and gives the space back.
+	l.shell(s.dir, "sync; echo works again >again; head -c 1000000 /dev/urandom >again2")
+	if c := l.seal(fork); l.ok("checkpoint", "cat", c.Checkpoint, "again") != "works again\n" {
+		t.Error("the sealed file is not what was written")
+	}
+	s.stop()
+
+	// An import that doesn't fit leaves nothing.
+	big := l.mkdir("big")
+	l.shell(big, "for i in $(seq 30); do head -c 2000000 /dev/urandom >f$i; done")
+	ls = l.ok("--json", "checkpoint", "ls")
+	files := l.shell(disk, "find store -type f ! -name '*.log' | sort")
+	l.fails(1, []string{"no space"}, "import", "dir", big)
+	if now := l.ok("--json", "checkpoint", "ls"); now != ls {
+		t.Errorf("a failed import published something: %s", now)
+	}
+	if now := l.shell(disk, "find store -type f ! -name '*.log' ! -path '*/segments/*' ! -path '*/objects/*' | sort"); len(now) > len(files) {
+		t.Errorf("a failed import left files:\n%s", now)
+	}
+	l.ok("fsck", "--all")
+}
+
+// TestNoFuseDevice: without /dev/fuse mount and run say so, and leave nothing.
+func TestNoFuseDevice(t *testing.T) {
+	l := newLab(t)
+	repo := l.smallRepo("repo")
+	fork := l.fork(l.importGit(repo).Checkpoint)
+	l.mkdir("m")
+	hidden := func(args ...string) result {
+		cmd := l.tineCmd(args...)
+		cmd.Args = append([]string{"unshare", "-m", "--propagation", "private", "sh", "-c",
+			`mkdir -p "$0"; mount -t tmpfs none /dev; exec "$@"`, l.path("nothing"), *binary}, args...)
+		cmd.Path, _ = exec.LookPath("unshare")
+		return command(t, cmd)
+	}
+	for _, c := range []struct {
+		status int
+		args   []string
+	}{{1, []string{"mount", fork, l.path("m")}}, {125, []string{"run", "--repo", repo, "--", "true"}}} {
+		r := hidden(c.args...)
+		if r.status != c.status || !strings.Contains(r.stderr, "/dev/fuse") {
+			t.Errorf("want status %d and /dev/fuse in the message of %v", c.status, r)
+		}
+	}
+	if r := hidden("doctor"); !strings.Contains(r.stdout+r.stderr, "/dev/fuse") {
+		t.Errorf("doctor says nothing of /dev/fuse: %v", r)
+	}
+	if fs := l.ok("--json", "fork", "ls"); strings.Count(fs, `"checkpoint"`) != 1 {
+		t.Errorf("forks left behind: %s", fs)
+	}
+}
+
+// TestMountPoints: missing, not a directory, busy, inside another fork: refused, with the reason, nothing left.
+func TestMountPoints(t *testing.T) {
+	l := newLab(t)
+	c := l.importGit(l.smallRepo("repo")).Checkpoint
+	fork := l.fork(c)
+	l.writeFile("file", "x")
+	l.fails(1, []string{"missing"}, "mount", fork, l.path("missing"))
+	l.fails(1, []string{"not a directory"}, "mount", fork, l.path("file"))
+	if _, err := os.Stat(l.path("missing")); err == nil {
+		t.Error("the missing mount point was made")
+	}
+	first := l.mount(l.fork(c), l.path("m"))
+	r := l.run("mount", fork, first.dir)
+	if r.status != 1 && r.status != 3 || !strings.Contains(r.stderr, "mount") {
+		t.Errorf("over another live mount: %v", r)
+	}
+	if n := len(mountsAt(first.dir)); n != 1 {
+		t.Errorf("%d mounts at the busy mount point", n)
+	}
+	l.shell(first.dir, "test -e README.md")
+	// A busy workspace: the server ends all the same, and the directory is free again.
+	cmd := exec.Command("sleep", "60")
+	cmd.Dir = first.dir
+	l.must(cmd.Start())
+	first.stop()
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	// Non-empty mount points hide what is beneath; it is untouched afterwards.
+	l.mkdir("full")
+	l.writeFile("full/beneath", "x")
+	if r := l.run("mount", "no-such-fork", l.path("full")); r.status != 1 {
+		t.Errorf("unknown fork: %v", r)
+	}
+	l.shell(l.path("full"), "test $(cat beneath) = x; test $(ls | wc -l) = 1")
+}
+
+// TestTwoServersForOneFork: the second is refused and says who serves; the first goes on.
+func TestTwoServersForOneFork(t *testing.T) {
+	l := newLab(t)
+	fork := l.fork(l.importGit(l.smallRepo("repo")).Checkpoint)
+	s := l.mount(fork, l.path("m"))
+	l.shell(s.dir, "echo 1 >f")
+	l.mkdir("m2")
+	r := l.run("mount", fork, l.path("m2"))
+	if r.status != 1 && r.status != 3 || !strings.Contains(r.stderr, itoa(s.cmd.Process.Pid)) {
+		t.Errorf("want a refusal that names process %d: %v", s.cmd.Process.Pid, r)
+	}
+	if mountsAt(l.path("m2")) != nil {
+		t.Error("a second mount exists")
+	}
+	l.shell(s.dir, "echo 2 >>f; test $(wc -l <f) = 2")
+	s.stop()
+	s = l.mount(fork, l.path("m2"))
+	l.shell(s.dir, "test $(wc -l <f) = 2")
+	s.stop()
+}
+
+// TestStoreOfANewerVersion is refused by every command, naming both versions, and not changed.
+func TestStoreOfANewerVersion(t *testing.T) {
+	l := newLab(t)
+	repo := l.smallRepo("repo")
+	c := l.importGit(repo).Checkpoint
+	fork := l.fork(c)
+	format, err := os.ReadFile(filepath.Join(l.store, "format"))
+	l.must(err)
+	l.shell(l.dir, "chmod u+w store/format; sed -i '1s/1/999/' store/format")
+	before := l.shell(l.dir, "find store -type f -exec sha256sum {} + | sort")
+	l.mkdir("m")
+	for _, args := range [][]string{{"import", "git", repo}, {"checkpoint", "ls"}, {"checkpoint", "show", c}, {"fork", "create", c}, {"fork", "ls"},
+		{"seal", fork}, {"mount", fork, l.path("m")}, {"run", "--repo", repo, "--", "true"}, {"fsck", "--all"}, {"runs", "ls"}} {
+		r := l.run(args...)
+		want := 1
+		if args[0] == "run" {
+			want = 125
+		}
+		if r.status != want && r.status != 3 || !strings.Contains(r.stderr, "999") || !strings.Contains(r.stderr, "1") {
+			t.Errorf("want status %d and both versions in the message of %v", want, r)
+		}
+	}
+	if after := l.shell(l.dir, "find store -type f -exec sha256sum {} + | sort"); after != before {
+		t.Error("the store was changed")
+	}
+	l.must(os.WriteFile(filepath.Join(l.store, "format"), format, 0o644))
+	l.ok("checkpoint", "show", c)
+}
+
+// TestL4_NamesKeepAndFree: a name keeps a seal, rm takes away the name only, a taken name is refused.
+func TestL4_NamesKeepAndFree(t *testing.T) {
+	l := newLab(t)
+	c := l.importGit(l.smallRepo("repo"), "--name", "base").Checkpoint
+	fork := l.fork("base")
+	s := l.mount(fork, l.path("m"))
+	l.shell(s.dir, "echo x >f")
+	s.stop()
+	sealed := l.seal(fork, "--name", "done")
+	if l.ok("checkpoint", "cat", "done", "f") != "x\n" {
+		t.Error("the name does not lead to the seal")
+	}
+	if r := l.run("tag", c, "done"); r.status != 1 && r.status != 3 {
+		t.Errorf("a taken name: %v", r)
+	}
+	l.ok("tag", sealed.Checkpoint, "second")
+	l.ok("checkpoint", "rm", "done")
+	if l.ok("checkpoint", "cat", "second", "f") != "x\n" || l.ok("checkpoint", "cat", sealed.Checkpoint[:16], "f") != "x\n" {
+		t.Error("removing a name took the data")
+	}
+	l.fails(1, []string{"done"}, "checkpoint", "show", "done")
+}
