@@ -254,7 +254,7 @@ func TestNothingIsCreatedByAReader(t *testing.T) {
 
 func TestStoreOfAnotherVersionIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"tine store 2\nid 00000000000000000000000000000000\n":                "has format version 2, this version of tine knows version 1",
+		"tine store 2\nid 00000000000000000000000000000000\n":               "has format version 2, this version of tine knows version 1",
 		"tine store 1\nid 00000000000000000000000000000000\nfeature zstd\n": `needs the feature "zstd"`,
 		"tine store 1\n":   "no store id",
 		"something else\n": "not a tine store's",
