@@ -51,13 +51,12 @@ func (b *Builder) Add(n Node) {
 		b.fail(err)
 		return
 	}
-	r := b.tables.record(&n)
 	if len(b.nodes)/nodeSize >= maxRecords || len(b.tables.contents)/contentSize >= maxRecords {
 		b.fail(fmt.Errorf("more than %d nodes", uint32(maxRecords)))
 		return
 	}
-	b.nodes = append(b.nodes, zeroNode[:]...)
-	r.encode(b.nodes[len(b.nodes)-nodeSize:])
+	b.nodes = append(room(b.nodes, nodeSize), zeroNode[:]...)
+	b.tables.record(b.nodes[len(b.nodes)-nodeSize:], &n)
 }
 
 var zeroNode [nodeSize]byte
@@ -65,7 +64,7 @@ var zeroNode [nodeSize]byte
 // AddEntry names node ino in directory dir.
 func (b *Builder) AddEntry(dir uint64, name string, ino uint64) {
 	off := len(b.names)
-	b.names = append(b.names, name...)
+	b.names = append(room(b.names, len(name)), name...)
 	raw := b.names[off:]
 	if err := checkName(raw); err != nil {
 		b.fail(fmt.Errorf("directory %d: %w", dir, err))
@@ -79,7 +78,7 @@ func (b *Builder) AddEntry(dir uint64, name string, ino uint64) {
 		b.fail(fmt.Errorf("more than %d entries", uint32(maxRecords)))
 		return
 	}
-	b.entries = append(b.entries, buildEntry{dir: dir, ino: ino, prefix: namePrefix(raw), name: packName(uint64(off), len(raw), 0)})
+	b.entries = append(room(b.entries, 1), buildEntry{dir: dir, ino: ino, prefix: namePrefix(raw), name: packName(uint64(off), len(raw), 0)})
 }
 
 func namePrefix(name []byte) uint64 {
@@ -227,7 +226,7 @@ func (b *Builder) link() *linked {
 	n := uint64(len(b.nodes) / nodeSize)
 	ino := func(i uint64) uint64 { return le.Uint64(b.nodes[i*nodeSize:]) }
 	find := func(want uint64) ([]byte, bool) {
-		i, ok := searchNodes(n, ino(0), ino(n-1), want, ino)
+		i, ok := searchNumbers(n, ino(0), ino(n-1), want, ino)
 		if !ok {
 			return nil, false
 		}

@@ -106,13 +106,19 @@ func (d *Delta) sections(r *resolved) (out [numSections][]byte) {
 	t := newTables()
 	nodes := make([]byte, len(r.nodes)*nodeSize)
 	for i, n := range r.nodes {
-		rec := nodeRec{Node: Node{Ino: n.ino}, whiteout: true}
-		if n.new != nil {
-			rec = t.record(n.new)
-			rec.Nlink, rec.Parent = n.new.Nlink, n.new.Parent
-			rec.dir, rec.name = lists[n.ino], named[n.ino]
+		rec := nodes[i*nodeSize:][:nodeSize]
+		if n.new == nil {
+			le.PutUint64(rec, n.ino)
+			le.PutUint32(rec[92:], nodeWhiteout)
+			continue
 		}
-		rec.encode(nodes[i*nodeSize:])
+		t.record(rec, n.new)
+		le.PutUint64(rec[8:], n.new.Parent)
+		le.PutUint32(rec[20:], n.new.Nlink)
+		if n.new.IsDir() {
+			le.PutUint32(rec[32:], named[n.ino])
+			le.PutUint32(rec[36:], lists[n.ino])
+		}
 	}
 	for id, ref := range d.kinds {
 		t.setKind(id, ref.Kind, ref.Aux)

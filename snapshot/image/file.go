@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tine/snapshot/content"
 	"tine/snapshot/durable"
 )
 
@@ -25,8 +26,9 @@ type file struct {
 	verified []atomic.Uint64
 
 	sections [numSections]section
-	// Of the node records: searchNodes wants them at each call.
+	// The outermost numbers of nodes and of directories: each search begins with them.
 	firstIno, lastIno uint64
+	firstDir, lastDir uint64
 }
 
 type section struct {
@@ -87,6 +89,9 @@ func (f *file) init() (err error) {
 	f.verified = make([]atomic.Uint64, (len(f.crc)/4+63)/64)
 	if n := f.sections[secNodes].n; n > 0 {
 		f.firstIno, f.lastIno = le.Uint64(f.rec(secNodes, 0)), le.Uint64(f.rec(secNodes, n-1))
+	}
+	if n := f.sections[secDirs].n; n > 0 {
+		f.firstDir, f.lastDir = le.Uint64(f.rec(secDirs, 0)), le.Uint64(f.rec(secDirs, n-1))
 	}
 	return nil
 }
@@ -171,12 +176,18 @@ func (f *file) xattrSet(i uint32) (uint32, []byte) {
 
 // nodeIndex finds a node's record.
 func (f *file) nodeIndex(ino uint64) (uint64, bool) {
-	return searchNodes(f.sections[secNodes].n, f.firstIno, f.lastIno, ino,
+	return searchNumbers(f.sections[secNodes].n, f.firstIno, f.lastIno, ino,
 		func(i uint64) uint64 { return le.Uint64(f.rec(secNodes, i)) })
 }
 
 // nodeRec returns a node's record as it lies there.
 func (f *file) nodeRec(ino uint64) ([]byte, bool) {
+	// Without gaps below it, which is the rule, the record is where its number says.
+	if i := ino - f.firstIno; i < f.sections[secNodes].n {
+		if rec := f.rec(secNodes, i); le.Uint64(rec) == ino {
+			return rec, true
+		}
+	}
 	i, ok := f.nodeIndex(ino)
 	if !ok {
 		return nil, false
@@ -185,21 +196,19 @@ func (f *file) nodeRec(ino uint64) ([]byte, bool) {
 }
 
 // node decodes a record into the node that callers see.
-func (f *file) node(rec []byte) Node {
-	var r nodeRec
-	r.decode(rec)
-	n := r.Node
-	if r.content != 0 {
-		c := f.contentRec(r.content - 1)
+func (f *file) node(rec []byte) (n Node) {
+	decodeNode(rec, &n)
+	if c := le.Uint32(rec[36:]); c != 0 && !n.IsDir() {
+		c := f.contentRec(c - 1)
 		copy(n.Content.Digest[:], c)
-		n.Content.Algo = algoOf(c)
+		n.Content.Algo = content.Algo(c[32])
 	}
-	if r.gitlink != 0 {
-		g := f.gitlinkRec(r.gitlink - 1)
+	if g := le.Uint32(rec[84:]); g != 0 {
+		g := f.gitlinkRec(g - 1)
 		n.Gitlink = append([]byte(nil), g[8:8+min(g[0], 32)]...)
 	}
-	if r.xattrs != 0 {
-		n.Xattrs = f.xattrs(r.xattrs - 1)
+	if x := le.Uint32(rec[88:]); x != 0 {
+		n.Xattrs = f.xattrs(x - 1)
 	}
 	if n.Nlink == 0 || n.Size < 0 || n.Mtime.Nsec >= 1e9 || n.Ctime.Nsec >= 1e9 || n.Btime.Nsec >= 1e9 ||
 		hasContent(typeOf(n.Mode)) == n.Content.IsZero() {
@@ -287,19 +296,12 @@ func (f *file) dirByNode(ino uint64) (d dirRec, ok bool) {
 
 // dirBySearch finds the entries of a directory by number; a delta may have them without having the node.
 func (f *file) dirBySearch(ino uint64) (d dirRec, ok bool) {
-	lo, hi := uint64(0), f.sections[secDirs].n
-	for lo < hi {
-		mid := (lo + hi) / 2
-		switch at := le.Uint64(f.rec(secDirs, mid)); {
-		case at == ino:
-			return f.dir(mid, ino), true
-		case at < ino:
-			lo = mid + 1
-		default:
-			hi = mid
-		}
+	i, ok := searchNumbers(f.sections[secDirs].n, f.firstDir, f.lastDir, ino,
+		func(i uint64) uint64 { return le.Uint64(f.rec(secDirs, i)) })
+	if !ok {
+		return d, false
 	}
-	return d, false
+	return f.dir(i, ino), true
 }
 
 func (f *file) dir(i, ino uint64) dirRec {

@@ -3,8 +3,6 @@ package image
 import (
 	"bytes"
 	"unsafe"
-
-	"tine/snapshot/content"
 )
 
 // addressOf is where a mapping begins.
@@ -14,5 +12,3 @@ func addressOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceDat
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 func compareNames(a, b []byte) int { return bytes.Compare(a, b) }
-
-func algoOf(contentRec []byte) content.Algo { return content.Algo(contentRec[32]) }

@@ -3,6 +3,7 @@ package image
 import (
 	"bytes"
 	"fmt"
+	"math/bits"
 
 	"tine/snapshot/content"
 )
@@ -97,63 +98,39 @@ func checkName(name []byte) error {
 	return nil
 }
 
-// nodeRec is a node's record, decoded; indices are 0 for none, else 1 + the place in their table.
-type nodeRec struct {
-	Node            // without Content, Gitlink, Xattrs
-	content  uint32 // files and symlinks
-	dir      uint32 // directories: in the dirs section; 0 in a delta when no entry of it changed
-	name     uint32 // directories: the entry that names it; 0 in a delta when the base's does, and for Root
-	gitlink  uint32
-	xattrs   uint32
-	whiteout bool
-}
-
-func (r *nodeRec) encode(b []byte) {
-	le.PutUint64(b[0:], r.Ino)
-	le.PutUint64(b[8:], r.Parent)
-	le.PutUint32(b[16:], r.Mode)
-	le.PutUint32(b[20:], r.Nlink)
-	le.PutUint32(b[24:], r.UID)
-	le.PutUint32(b[28:], r.GID)
-	if r.IsDir() {
-		le.PutUint32(b[32:], r.name)
-		le.PutUint32(b[36:], r.dir)
-	} else {
-		le.PutUint32(b[32:], r.Rdev)
-		le.PutUint32(b[36:], r.content)
-	}
-	le.PutUint64(b[40:], uint64(r.Size))
-	le.PutUint64(b[48:], uint64(r.Mtime.Sec))
-	le.PutUint64(b[56:], uint64(r.Ctime.Sec))
-	le.PutUint64(b[64:], uint64(r.Btime.Sec))
-	le.PutUint32(b[72:], r.Mtime.Nsec)
-	le.PutUint32(b[76:], r.Ctime.Nsec)
-	le.PutUint32(b[80:], r.Btime.Nsec)
-	le.PutUint32(b[84:], r.gitlink)
-	le.PutUint32(b[88:], r.xattrs)
-	flags := uint32(0)
-	if r.whiteout {
-		flags = nodeWhiteout
-	}
-	le.PutUint32(b[92:], flags)
-}
-
-func (r *nodeRec) decode(b []byte) {
+// encodeNode writes what is known of a node by itself into a record that is zero: all but nlink, parent, name, dir.
+func encodeNode(b []byte, n *Node, content, gitlink, xattrs uint32) {
 	_ = b[nodeSize-1]
-	r.Ino, r.Parent = le.Uint64(b[0:]), le.Uint64(b[8:])
-	r.Mode, r.Nlink = le.Uint32(b[16:]), le.Uint32(b[20:])
-	r.UID, r.GID = le.Uint32(b[24:]), le.Uint32(b[28:])
-	if r.IsDir() {
-		r.name, r.dir = le.Uint32(b[32:]), le.Uint32(b[36:])
-	} else {
-		r.Rdev, r.content = le.Uint32(b[32:]), le.Uint32(b[36:])
+	le.PutUint64(b[0:], n.Ino)
+	le.PutUint32(b[16:], n.Mode)
+	le.PutUint32(b[24:], n.UID)
+	le.PutUint32(b[28:], n.GID)
+	le.PutUint32(b[32:], n.Rdev)
+	le.PutUint32(b[36:], content)
+	le.PutUint64(b[40:], uint64(n.Size))
+	le.PutUint64(b[48:], uint64(n.Mtime.Sec))
+	le.PutUint64(b[56:], uint64(n.Ctime.Sec))
+	le.PutUint64(b[64:], uint64(n.Btime.Sec))
+	le.PutUint32(b[72:], n.Mtime.Nsec)
+	le.PutUint32(b[76:], n.Ctime.Nsec)
+	le.PutUint32(b[80:], n.Btime.Nsec)
+	le.PutUint32(b[84:], gitlink)
+	le.PutUint32(b[88:], xattrs)
+}
+
+// decodeNode is the inverse, with nlink and parent and without what lies in tables.
+func decodeNode(b []byte, n *Node) {
+	_ = b[nodeSize-1]
+	n.Ino, n.Parent = le.Uint64(b[0:]), le.Uint64(b[8:])
+	n.Mode, n.Nlink = le.Uint32(b[16:]), le.Uint32(b[20:])
+	n.UID, n.GID = le.Uint32(b[24:]), le.Uint32(b[28:])
+	if !n.IsDir() {
+		n.Rdev = le.Uint32(b[32:])
 	}
-	r.Size = int64(le.Uint64(b[40:]))
-	r.Mtime = Time{int64(le.Uint64(b[48:])), le.Uint32(b[72:])}
-	r.Ctime = Time{int64(le.Uint64(b[56:])), le.Uint32(b[76:])}
-	r.Btime = Time{int64(le.Uint64(b[64:])), le.Uint32(b[80:])}
-	r.gitlink, r.xattrs = le.Uint32(b[84:]), le.Uint32(b[88:])
-	r.whiteout = le.Uint32(b[92:])&nodeWhiteout != 0
+	n.Size = int64(le.Uint64(b[40:]))
+	n.Mtime = Time{int64(le.Uint64(b[48:])), le.Uint32(b[72:])}
+	n.Ctime = Time{int64(le.Uint64(b[56:])), le.Uint32(b[76:])}
+	n.Btime = Time{int64(le.Uint64(b[64:])), le.Uint32(b[80:])}
 }
 
 // dirRec is where a directory's entries are.
@@ -230,33 +207,28 @@ func appendRecordValue(b, rec []byte, t recTables) []byte {
 
 var noContent [33]byte
 
-// searchNodes finds a number among n sorted records, of which rec gives the i-th's. Numbers are mostly dense, so that
-// the record is sought where it would be without gaps, and no further back than the number of gaps.
-func searchNodes(n, first, last, ino uint64, at func(i uint64) uint64) (uint64, bool) {
-	if n == 0 || ino < first || ino > last {
-		return 0, false
-	}
-	guess := ino - first
-	gaps := last - first + 1 - n
-	hi := min(guess, n-1)
-	lo := uint64(0)
-	if guess > gaps {
-		lo = guess - gaps
-	}
-	for lo <= hi {
-		mid := hi - (hi-lo)/2
-		if guess < n {
-			mid, guess = guess, n // the first look only
+// guesses is how often searchNumbers interpolates before it halves: numbers without gaps need one guess, evenly
+// spread changes two or three, and whatever else there is costs no more than bisection and these.
+const guesses = 3
+
+// searchNumbers finds a number among n sorted ones, of which at gives the i-th and first and last the outermost.
+func searchNumbers(n, first, last, want uint64, at func(i uint64) uint64) (uint64, bool) {
+	lo, hi := uint64(0), n
+	for step := 0; lo < hi && want >= first && want <= last; step++ {
+		mid := (lo + hi) / 2
+		if d := last - first; step < guesses && d > 0 {
+			// want-first <= d and hi-lo <= 2^32, so that the quotient fits.
+			h, l := bits.Mul64(want-first, hi-lo-1)
+			q, _ := bits.Div64(h, l, d)
+			mid = lo + q
 		}
 		switch v := at(mid); {
-		case v == ino:
+		case v == want:
 			return mid, true
-		case v < ino:
-			lo = mid + 1
-		case mid == 0:
-			return 0, false
+		case v < want:
+			lo, first = mid+1, v+1
 		default:
-			hi = mid - 1
+			hi, last = mid, v-1
 		}
 	}
 	return 0, false

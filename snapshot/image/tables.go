@@ -1,6 +1,8 @@
 package image
 
 import (
+	"slices"
+
 	"tine/snapshot/content"
 )
 
@@ -69,7 +71,7 @@ func newTables() tables {
 
 // findContent returns the slot of id: its index, or the key under which it would be added. The map is keyed by 8
 // bytes of the digest to be small; different digests that share them take the following keys.
-func (t *tables) findContent(id content.ID) (slot uint64, index uint32, ok bool) {
+func (t *tables) findContent(id *content.ID) (slot uint64, index uint32, ok bool) {
 	slot = le.Uint64(id.Digest[:]) ^ uint64(id.Algo)<<61
 	for {
 		i, ok := t.byContent[slot]
@@ -77,7 +79,7 @@ func (t *tables) findContent(id content.ID) (slot uint64, index uint32, ok bool)
 			return slot, 0, false
 		}
 		rec := t.contents[int(i)*contentSize:]
-		if content.Algo(rec[32]) == id.Algo && [32]byte(rec[:32]) == id.Digest {
+		if content.Algo(rec[32]) == id.Algo && string(rec[:32]) == string(id.Digest[:]) {
 			return slot, i, true
 		}
 		slot++
@@ -85,7 +87,7 @@ func (t *tables) findContent(id content.ID) (slot uint64, index uint32, ok bool)
 }
 
 // content returns 1 + id's index, 0 for no content.
-func (t *tables) content(id content.ID, size int64) uint32 {
+func (t *tables) content(id *content.ID, size int64) uint32 {
 	if id.IsZero() {
 		return 0
 	}
@@ -93,14 +95,14 @@ func (t *tables) content(id content.ID, size int64) uint32 {
 	if !ok {
 		i = uint32(len(t.contents) / contentSize)
 		t.byContent[slot] = i
-		t.contents = (&ContentRef{ID: id, Kind: defaultKind(id.Algo), Size: size}).append(t.contents)
+		t.contents = (&ContentRef{ID: *id, Kind: defaultKind(id.Algo), Size: size}).append(room(t.contents, contentSize))
 	}
 	return i + 1
 }
 
 // setKind records where a content that is in the table comes from.
 func (t *tables) setKind(id content.ID, kind Kind, aux [2]uint64) bool {
-	_, i, ok := t.findContent(id)
+	_, i, ok := t.findContent(&id)
 	if ok {
 		rec := t.contents[int(i)*contentSize:]
 		rec[33] = byte(kind)
@@ -153,8 +155,15 @@ func (t *tables) xattrSet(i uint32) (uint32, []byte) {
 }
 
 // record makes a node's record, apart from nlink, parent, dir and name.
-func (t *tables) record(n *Node) nodeRec {
-	r := nodeRec{Node: *n, content: t.content(n.Content, n.Size), gitlink: t.gitlink(n.Gitlink), xattrs: t.xattrs(n.Xattrs)}
-	r.Nlink, r.Parent = 0, 0
-	return r
+func (t *tables) record(b []byte, n *Node) {
+	encodeNode(b, n, t.content(&n.Content, n.Size), t.gitlink(n.Gitlink), t.xattrs(n.Xattrs))
+}
+
+// room returns b with space for n more; it doubles what append would grow by a quarter, which for large tables means
+// copying them five times.
+func room[T any](b []T, n int) []T {
+	if cap(b)-len(b) >= n {
+		return b
+	}
+	return slices.Grow(b, max(n, len(b)))
 }

@@ -155,7 +155,7 @@ func (t *trieBuilder) build(lo, hi int) trieRec {
 	}
 	r.kids = uint32(len(t.recs) / trieSize)
 	for i := range n {
-		t.recs = kids[i].append(t.recs)
+		t.recs = kids[i].append(room(t.recs, trieSize))
 	}
 	r.depth = uint8(depth)
 	r.hash = nodeHash(depth, &first, &hashes)
