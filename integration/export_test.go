@@ -87,6 +87,6 @@ func TestDeviceNodesAreInert(t *testing.T) {
 	s := l.mount(l.fork(l.importDir(src).Checkpoint), m)
 	l.shell(m, `
 		test "$(stat -c '%F %t %T' null)" = "character special file 1 3"
-		! cat null 2>/dev/null; ! echo x 2>/dev/null >zero; mknod full c 1 7; ! cat full 2>/dev/null`)
+		! cat null 2>/dev/null || exit 1; ! echo x 2>/dev/null >zero || exit 1; mknod full c 1 7; ! cat full 2>/dev/null`)
 	s.stop()
 }

@@ -138,7 +138,7 @@ func TestS11_OnlySelectedHistoryIsReachable(t *testing.T) {
 			other.shell(m, `
 				test -z "$(git remote)"; test -z "$(git stash list)"; test -z "$(git tag)"; test "$(git branch --format='%(refname)')" = refs/heads/main
 				test ! -e .git/hooks/post-checkout; test ! -e .git/objects/info/alternates; test ! -e .git/FETCH_HEAD; test ! -e .git/ORIG_HEAD
-				test ! -e .git/commondir; test -d .git; git fsck --full --strict --lost-found >lf 2>&1; ! grep -q dangling lf; ! grep -q . lf; rm lf
+				test ! -e .git/commondir; test -d .git; git fsck --full --strict --lost-found >lf 2>&1; ! grep -q dangling lf || exit 1; ! grep . lf || exit 1; rm lf
 				test -z "$(git log --all -S 'secret of the other' --format=%H)"; test -z "$(git for-each-ref | grep -v refs/heads/main || true)"`)
 		})
 	}
