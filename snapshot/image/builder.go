@@ -112,6 +112,9 @@ func (b *Builder) Write(fsys durable.FS, path string) (Identity, error) {
 
 // Encode checks the tree and lays the image out. The Builder is used up.
 func (b *Builder) Encode() (*Encoded, error) {
+	if b.tables.err != nil {
+		b.fail(b.tables.err)
+	}
 	if b.err == nil {
 		b.sortNodes()
 		b.sortEntries()

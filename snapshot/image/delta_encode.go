@@ -26,7 +26,10 @@ func (d *Delta) Encode() (*Encoded, error) {
 	if err := d.totals(h, bh, r); err != nil {
 		return nil, err
 	}
-	sections := d.sections(r)
+	sections, err := d.sections(r)
+	if err != nil {
+		return nil, fmt.Errorf("make a delta image: %w", err)
+	}
 
 	// As in Builder.Encode, one trie on each core.
 	done := make(chan error)
@@ -81,7 +84,7 @@ func (d *Delta) totals(h, base *header, r *resolved) error {
 }
 
 // sections encodes the changes.
-func (d *Delta) sections(r *resolved) (out [numSections][]byte) {
+func (d *Delta) sections(r *resolved) (out [numSections][]byte, err error) {
 	var dirs, entries, heap []byte
 	named := map[uint64]uint32{} // directory -> 1 + the entry that names it
 	lists := map[uint64]uint32{} // directory -> 1 + its record
@@ -125,7 +128,7 @@ func (d *Delta) sections(r *resolved) (out [numSections][]byte) {
 	}
 	out[secNodes], out[secDirs], out[secEntries], out[secHeap] = nodes, dirs, entries, heap
 	out[secContents], out[secGitlinks], out[secXattrSets], out[secXattrData] = t.contents, t.gitlinks, t.sets, t.data
-	return out
+	return out, t.err
 }
 
 // mergeNodes is the node root of the base with changes.

@@ -26,6 +26,9 @@ type file struct {
 	verified []atomic.Uint64
 
 	sections [numSections]section
+	// decodedXattrs has the sets that were read before.
+	decodedXattrs []atomic.Pointer[[]Xattr]
+
 	// The outermost numbers of nodes and of directories: each search begins with them.
 	firstIno, lastIno uint64
 	firstDir, lastDir uint64
@@ -87,6 +90,7 @@ func (f *file) init() (err error) {
 		return &CorruptError{f.path, "the checksum of the page checksums differs"}
 	}
 	f.verified = make([]atomic.Uint64, (len(f.crc)/4+63)/64)
+	f.decodedXattrs = make([]atomic.Pointer[[]Xattr], f.sections[secXattrSets].n)
 	if n := f.sections[secNodes].n; n > 0 {
 		f.firstIno, f.lastIno = le.Uint64(f.rec(secNodes, 0)), le.Uint64(f.rec(secNodes, n-1))
 	}
@@ -171,6 +175,15 @@ func (f *file) gitlinkRec(i uint32) []byte { return f.rec(secGitlinks, uint64(i)
 
 func (f *file) xattrSet(i uint32) (uint32, []byte) {
 	rec := f.rec(secXattrSets, uint64(i))
+	// Sets follow each other, so that all of them together are no longer than the data.
+	off := uint64(0)
+	if i > 0 {
+		before := f.rec(secXattrSets, uint64(i-1))
+		off = le.Uint64(before) + uint64(le.Uint32(before[8:]))
+	}
+	if le.Uint64(rec) != off {
+		f.damaged("xattr set %d is malformed", i)
+	}
 	return le.Uint32(rec[12:]), f.span(secXattrData, le.Uint64(rec), uint64(le.Uint32(rec[8:])))
 }
 
@@ -202,6 +215,9 @@ func (f *file) node(rec []byte) (n Node) {
 		c := f.contentRec(c - 1)
 		copy(n.Content.Digest[:], c)
 		n.Content.Algo = content.Algo(c[32])
+		if le.Uint64(c[40:]) != uint64(n.Size) {
+			f.damaged("node %d has %d bytes, its content %d", n.Ino, n.Size, le.Uint64(c[40:]))
+		}
 	}
 	if g := le.Uint32(rec[84:]); g != 0 {
 		g := f.gitlinkRec(g - 1)
@@ -217,7 +233,13 @@ func (f *file) node(rec []byte) (n Node) {
 	return n
 }
 
+// xattrs decodes a set once; nodes share it.
 func (f *file) xattrs(i uint32) []Xattr {
+	if uint64(i) < uint64(len(f.decodedXattrs)) {
+		if set := f.decodedXattrs[i].Load(); set != nil {
+			return *set
+		}
+	}
 	n, data := f.xattrSet(i)
 	if uint64(n)*7 > uint64(len(data)) { // 7 bytes is the shortest: a name of one byte and no value
 		f.damaged("xattr set %d says that it has %d attributes", i, n)
@@ -229,15 +251,16 @@ func (f *file) xattrs(i uint32) []Xattr {
 			f.damaged("xattr set %d is malformed", i)
 		}
 		value, rest, ok := cutField(rest, 4)
-		if !ok || len(name) == 0 {
+		if !ok {
 			f.damaged("xattr set %d is malformed", i)
 		}
 		set = append(set, Xattr{string(name), append([]byte{}, value...)})
 		data = rest
 	}
-	if len(data) != 0 {
+	if err := checkXattrs(set); err != nil || len(data) != 0 || n == 0 {
 		f.damaged("xattr set %d is malformed", i)
 	}
+	f.decodedXattrs[i].Store(&set)
 	return set
 }
 
@@ -307,7 +330,13 @@ func (f *file) dirBySearch(ino uint64) (d dirRec, ok bool) {
 func (f *file) dir(i, ino uint64) dirRec {
 	d := decodeDirRec(f.rec(secDirs, i))
 	n := f.sections[secEntries].n
-	if d.ino != ino || d.first > n || uint64(d.count) > n-d.first {
+	// Lists follow each other, so that all of them together are no longer than the section.
+	first := uint64(0)
+	if i > 0 {
+		before := decodeDirRec(f.rec(secDirs, i-1))
+		first = before.first + uint64(before.count)
+	}
+	if d.ino != ino || d.first != first || d.first > n || uint64(d.count) > n-d.first {
 		f.damaged("the list of entries of directory %d is malformed", ino)
 	}
 	return d

@@ -83,6 +83,9 @@ func (m *merger) merge(r *trieRec, self uint64, changes []trieChange) subtrie {
 		}
 		return s
 	case r.mask == 0:
+		if n := int(r.count); n > trieLeaf && m.base.key(int(r.first)) != m.base.key(int(r.first)+n-1) {
+			m.f.damaged("record %d of section %q is malformed", self, sectionNames[m.sec])
+		}
 		return m.fromList(applyChanges(m.elements(int(r.first), int(r.count)), changes))
 	}
 	k, depth := m.base.key(int(r.first)), int(r.depth)

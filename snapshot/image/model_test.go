@@ -31,10 +31,12 @@ func newModel(seed uint64) *model {
 	return m
 }
 
-func (m *model) content() content.ID {
-	id := content.ID{Algo: content.GitSHA1}
-	binary.BigEndian.PutUint64(id.Digest[:], m.rng.Uint64N(500))
-	return id
+// content sets one of 500 contents, of which each has its size.
+func (m *model) content(n *image.Node) {
+	i := m.rng.Uint64N(500)
+	n.Content = content.ID{Algo: content.GitSHA1}
+	binary.BigEndian.PutUint64(n.Content.Digest[:], i)
+	n.Size = int64(i % 97)
 }
 
 // inos of a kind, in order, so that a seed replays.
@@ -100,7 +102,8 @@ func (m *model) op(d *image.Delta) {
 	switch k := m.rng.IntN(10); {
 	case k < 4 && !exists: // create
 		m.next += m.rng.Uint64N(m.step)
-		n := image.Node{Ino: m.next, Mode: 0o100644, Nlink: 1, Size: int64(m.rng.IntN(100)), Content: m.content()}
+		n := image.Node{Ino: m.next, Mode: 0o100644, Nlink: 1}
+		m.content(&n)
 		m.next++
 		switch m.rng.IntN(4) {
 		case 0:
@@ -160,7 +163,7 @@ func (m *model) op(d *image.Delta) {
 		n := m.nodes[pick(m, files)]
 		n.Mode = 0o100000 | uint32(m.rng.IntN(0o1000))
 		n.Mtime = image.Time{Sec: int64(m.rng.IntN(3)), Nsec: uint32(m.rng.IntN(1e9))}
-		n.Content = m.content()
+		m.content(&n)
 		m.nodes[n.Ino] = n
 		node(n.Ino)
 	}

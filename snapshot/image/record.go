@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/bits"
+	"strings"
 
 	"tine/snapshot/content"
 )
@@ -66,12 +67,19 @@ func checkNode(n *Node) error {
 	if l := len(n.Gitlink); l != 0 && (typ != typeDir || l != 20 && l != 32) {
 		return fmt.Errorf("node %d has a gitlink of %d bytes", n.Ino, l)
 	}
-	for i, x := range n.Xattrs {
-		if len(x.Name) == 0 || len(x.Name) > 255 || bytes.IndexByte([]byte(x.Name), 0) >= 0 || len(x.Value) > maxXattr {
-			return fmt.Errorf("node %d has the malformed extended attribute %q", n.Ino, x.Name)
+	if err := checkXattrs(n.Xattrs); err != nil {
+		return fmt.Errorf("node %d: %w", n.Ino, err)
+	}
+	return nil
+}
+
+func checkXattrs(set []Xattr) error {
+	for i, x := range set {
+		if len(x.Name) == 0 || len(x.Name) > 255 || strings.IndexByte(x.Name, 0) >= 0 || len(x.Value) > maxXattr {
+			return fmt.Errorf("malformed extended attribute %q", x.Name)
 		}
-		if i > 0 && n.Xattrs[i-1].Name >= x.Name {
-			return fmt.Errorf("node %d: extended attributes are not sorted at %q", n.Ino, x.Name)
+		if i > 0 && set[i-1].Name >= x.Name {
+			return fmt.Errorf("extended attributes are not sorted at %q", x.Name)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"fmt"
 	"slices"
 
 	"tine/snapshot/content"
@@ -63,6 +64,7 @@ type tables struct {
 	data      []byte
 	bySet     map[string]uint32
 	scratch   []byte
+	err       error // the first contradiction
 }
 
 func newTables() tables {
@@ -96,6 +98,8 @@ func (t *tables) content(id *content.ID, size int64) uint32 {
 		i = uint32(len(t.contents) / contentSize)
 		t.byContent[slot] = i
 		t.contents = (&ContentRef{ID: *id, Kind: defaultKind(id.Algo), Size: size}).append(room(t.contents, contentSize))
+	} else if was := le.Uint64(t.contents[int(i)*contentSize+40:]); was != uint64(size) && t.err == nil {
+		t.err = fmt.Errorf("content %s has %d bytes in one node and %d in another", id, was, size)
 	}
 	return i + 1
 }
