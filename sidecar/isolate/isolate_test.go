@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,17 @@ import (
 
 func TestMain(m *testing.M) {
 	MaybeInit()
+	if filepath.Base(os.Args[0]) == "attack" {
+		os.Exit(attackMain())
+	}
+	if filepath.Base(os.Args[0]) == "sleeper" {
+		os.Stdout.WriteString("ready\n")
+		time.Sleep(time.Minute)
+		os.Exit(0)
+	}
+	if filepath.Base(os.Args[0]) == "listener" {
+		os.Exit(listenerMain(os.Args[1]))
+	}
 	if helper := os.Getenv("ISOLATE_TEST_CALLER"); helper != "" {
 		os.Exit(callerMain(helper))
 	}
@@ -140,3 +152,21 @@ func TestDetachedMount(t *testing.T) {
 func callerMain(string) int { return 1 }
 
 var _ = exec.Command
+
+// listenerMain answers with the marker on a socket bound by a relative name.
+func listenerMain(name string) int {
+	l, err := net.Listen("unix", name)
+	if err != nil {
+		return 1
+	}
+	os.Chmod(name, 0o777)
+	os.Stdout.WriteString("ready\n")
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return 1
+		}
+		c.Write([]byte(marker))
+		c.Close()
+	}
+}

@@ -106,13 +106,9 @@ func (s *server) report(list []ended) {
 	}
 }
 
-// reap waits for every child, the program's orphans included. Signals other than SIGCHLD are swallowed: they are caught
-// only so that nobody in the view can end process 1 by them.
-func (s *server) reap(signals <-chan os.Signal) {
-	for sig := range signals {
-		if sig != unix.SIGCHLD {
-			continue
-		}
+// reap waits for every child, the program's orphans included.
+func (s *server) reap(children <-chan os.Signal) {
+	for range children {
 		for {
 			pid, done := s.reaper.reapOne()
 			if pid == 0 {

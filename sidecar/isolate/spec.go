@@ -106,6 +106,8 @@ type Spec struct {
 
 	// Grace is the time between SIGTERM and SIGKILL at the deadline. Default 10 s (T1).
 	Grace time.Duration
+
+	unfiltered bool // tests: without the system call filter
 }
 
 // Report says what kind of view was built. It goes into the run record.

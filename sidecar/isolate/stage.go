@@ -48,8 +48,11 @@ func runInit() int {
 		return 72
 	}
 	r := &reaper{waiting: map[int]int{}}
-	signals := make(chan os.Signal, 64)
-	signal.Notify(signals, unix.SIGCHLD, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
+	// Every signal is caught, so that nobody in the view can end process 1 by one; on a channel of its own, so that a flood
+	// of others can't displace SIGCHLD.
+	signal.Notify(make(chan os.Signal, 1))
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, unix.SIGCHLD)
 
 	if m, _, err := control.receive(); err != nil || m.Op != "go" {
 		return 73
@@ -68,7 +71,7 @@ func runInit() int {
 	}
 	s := &server{control: control, reaper: r, cfg: cfg, master: master, quit: make(chan int, 1), jobs: make(chan func())}
 	go s.requests()
-	go s.reap(signals)
+	go s.reap(children)
 
 	files := []uintptr{0, 1, 2}
 	if slave != nil {
@@ -138,6 +141,11 @@ func setUp(cfg config) (r *Report, master, slave *os.File, err error) {
 	}
 	if err := dropPrivileges(); err != nil {
 		return nil, nil, nil, err
+	}
+	if !cfg.Unfiltered {
+		if err := installFilter(); err != nil {
+			return nil, nil, nil, setupErr("install system call filter", err)
+		}
 	}
 	return r, master, slave, nil
 }

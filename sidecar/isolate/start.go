@@ -52,7 +52,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 		Args: s.Args, Env: s.Env, Dir: s.Dir, UID: s.UID, GID: s.GID, Groups: s.Groups, Umask: s.Umask,
 		Binds: s.Binds, Files: append([]File(nil), s.Files...), Hide: hide, WritableHost: s.WritableHost,
 		Network: s.Network, Home: s.Home, Hostname: s.Hostname, TTY: s.TTY,
-		Stage: p.stage, Cgroup: p.cgroup.kind() != "none", V2: p.cgroup.V2 != "",
+		Stage: p.stage, Cgroup: p.cgroup.kind() != "none", V2: p.cgroup.V2 != "", Unfiltered: s.unfiltered,
 	}
 	for c := range p.cgroup.V1 {
 		cfg.V1 = append(cfg.V1, c)

@@ -46,6 +46,8 @@ type config struct {
 	Cgroup bool
 	V1     []string // controllers whose v1 hierarchies the run has a group in
 	V2     bool
+
+	Unfiltered bool
 }
 
 // mountConfig is a workspace: FD is a descriptor of a detached mount, or -1 for Path.
