@@ -658,8 +658,11 @@ func attackInit(target) []string {
 	if err != nil || bytes.Contains(data, []byte("State:\tT")) {
 		got = append(got, "stopped init")
 	}
-	if f, err := os.ReadDir("/proc/1/fd"); err == nil {
-		got = append(got, fmt.Sprintf("%d descriptors of init", len(f)))
+	fds, _ := os.ReadDir("/proc/1/fd") // root may count them
+	for _, f := range fds {
+		if _, err := os.Stat("/proc/1/fd/" + f.Name()); err == nil {
+			got = append(got, "init's descriptor "+f.Name())
+		}
 	}
 	cmdline, _ := os.ReadFile("/proc/1/cmdline")
 	if string(bytes.TrimRight(cmdline, "\x00")) != initArg {
