@@ -1,0 +1,345 @@
+package gitimport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	gitindex "github.com/go-git/go-git/v5/plumbing/format/index"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"tine/snapshot/content"
+	"tine/snapshot/gitimport/objects"
+	"tine/snapshot/glob"
+	"tine/snapshot/hostdir"
+)
+
+// workTree reads the work tree as it is and makes its items: tracked files and untracked ones that are not ignored. The
+// workspace's index stays HEAD's, so that its git shows the same differences from HEAD. A file that is as in HEAD is the
+// same item as in a clean import, its contents left in the repository; index entries of others lose their items.
+func (im *importer) workTree(ctx context.Context, index []tracked) (*item, error) {
+	if im.repo.WorkTree == "" {
+		return nil, &RequestError{"a bare repository has no work tree to take: " + im.repo.CommonDir}
+	}
+	subpath, err := cleanSubpath(im.req.Subpath)
+	if err != nil {
+		return nil, err
+	}
+	w := &workTree{im: im, head: map[string]*tracked{}, subpath: subpath, tasks: make(chan func() error)}
+	if w.excludes, err = compileExcludes(im.req.Exclude); err != nil {
+		return nil, err
+	}
+	for i := range index {
+		index[i].at = nil
+		w.head[join(subpath, index[i].path)] = &index[i]
+	}
+	if err := w.readIndex(); err != nil {
+		return nil, err
+	}
+	lists, err := im.repo.baseIgnores()
+	if err != nil {
+		return nil, err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for range runtime.GOMAXPROCS(0) {
+		g.Go(func() error {
+			for t := range w.tasks {
+				if err := t(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	root := newDir("", im.when)
+	g.Go(func() error {
+		defer close(w.tasks)
+		return w.open(ctx, root, lists)
+	})
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	prune(root)
+	if w.special > 0 {
+		im.warnings = append(im.warnings, fmt.Sprintf("%d FIFOs, sockets and devices of the work tree are left out", w.special))
+	}
+	if len(w.nested) > 0 {
+		im.warnings = append(im.warnings, "repositories inside the work tree are left out: "+strings.Join(w.nested, ", "))
+	}
+	return root, nil
+}
+
+// workTree is one walk. Its maps are complete before the workers start.
+type workTree struct {
+	im       *importer
+	head     map[string]*tracked // by repository path
+	tracked  map[string]*gitindex.Entry
+	above    map[string]bool // directories that have something tracked below
+	subpath  string
+	excludes []glob.Pattern
+	tasks    chan func() error
+	special  int
+	nested   []string
+}
+
+// readIndex reads which paths are tracked. Conflicted paths have several entries; any of them will do.
+func (w *workTree) readIndex() error {
+	w.tracked, w.above = map[string]*gitindex.Entry{}, map[string]bool{}
+	path := filepath.Join(w.im.repo.GitDir, "index")
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var idx gitindex.Index
+	if err := gitindex.NewDecoder(f).Decode(&idx); err != nil {
+		return &FormatError{w.im.repo.GitDir, fmt.Sprintf("its index can't be read (%v); `git update-index --no-split-index --index-version 2` makes one that can", err)}
+	}
+	for _, e := range idx.Entries {
+		w.tracked[e.Name] = e
+		for dir := e.Name; ; {
+			i := strings.LastIndexByte(dir, '/')
+			if i < 0 || w.above[dir[:i]] {
+				break
+			}
+			dir = dir[:i]
+			w.above[dir] = true
+		}
+	}
+	return nil
+}
+
+// open walks down to the subpath, collecting ignore files, and then everything in it.
+func (w *workTree) open(ctx context.Context, root *item, lists []ignoreList) error {
+	d, err := hostdir.Open(w.im.repo.WorkTree)
+	if err != nil {
+		return err
+	}
+	path := ""
+	for _, name := range strings.Split(w.subpath, "/") {
+		if name == "" {
+			break
+		}
+		if lists, err = withIgnoreFile(d, path, lists); err != nil {
+			d.Close()
+			return err
+		}
+		sub, err := d.OpenDir(name)
+		d.Close()
+		if err != nil {
+			return err
+		}
+		d, path = sub, join(path, name)
+	}
+	defer d.Close()
+	return w.dir(ctx, d, path, root, lists, false)
+}
+
+// withIgnoreFile adds a directory's own .gitignore. It has to be a regular file, as for git.
+func withIgnoreFile(d *hostdir.Dir, path string, lists []ignoreList) ([]ignoreList, error) {
+	st, err := d.Lstat(".gitignore")
+	if errors.Is(err, fs.ErrNotExist) || err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return lists, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := d.OpenFile(".gitignore")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	buf := make([]byte, min(f.Size(), 16<<20))
+	if err := content.ReadFull(f, buf, 0); err != nil {
+		return nil, err
+	}
+	return append(lists[:len(lists):len(lists)], parseIgnore(path, string(buf))), nil
+}
+
+// dir reads one directory. In an ignored one only what is tracked counts. Children are sorted by name.
+func (w *workTree) dir(ctx context.Context, d *hostdir.Dir, path string, to *item, lists []ignoreList, ignoredDir bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	lists, err := withIgnoreFile(d, path, lists)
+	if err != nil {
+		return err
+	}
+	names, err := d.Names()
+	if err != nil {
+		return err
+	}
+	to.hadFiles = len(names) > 0
+	for _, name := range names {
+		if name == ".git" {
+			continue
+		}
+		at := join(path, name)
+		st, err := d.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // gone since the directory was listed
+		}
+		if err != nil {
+			return err
+		}
+		isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
+		if w.excluded(at, isDir) {
+			continue
+		}
+		entry, tracked := w.tracked[at]
+		skip := !tracked && (ignoredDir || ignored(lists, at, isDir))
+		if isDir && w.above[at] {
+			tracked = true
+		}
+		if skip && !tracked {
+			continue
+		}
+		if why := checkName(name); why != "" {
+			return &PathError{at, why}
+		}
+		kid := &item{name: name, mtime: st.Mtime}
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFDIR:
+			kid.mode, kid.mtime = unix.S_IFDIR|0o755, w.im.when
+			if entry != nil && entry.Mode == filemode.Submodule {
+				kid.gitlink = entry.Hash[:]
+				if h := w.head[at]; h != nil && h.mode == modeGitlink {
+					h.at = kid
+				}
+				break
+			}
+			sub, err := d.OpenDir(name)
+			if err != nil {
+				return err
+			}
+			if _, err := sub.Lstat(".git"); err == nil && !tracked {
+				w.nested = append(w.nested, at)
+				sub.Close()
+				continue
+			}
+			err = w.dir(ctx, sub, at, kid, lists, skip)
+			sub.Close()
+			if err != nil {
+				return err
+			}
+		case unix.S_IFLNK:
+			target, err := d.Readlink(name)
+			if err != nil {
+				return err
+			}
+			kid.mode = unix.S_IFLNK | 0o777
+			if err := w.symlink(at, kid, target); err != nil {
+				return err
+			}
+		case unix.S_IFREG:
+			kid.mode = unix.S_IFREG | 0o644
+			exec := st.Mode&0o100 != 0
+			if !w.im.repo.config.fileMode { // the file system under the work tree has no such bit
+				exec = entry != nil && entry.Mode == filemode.Executable
+			}
+			if exec {
+				kid.mode = unix.S_IFREG | 0o755
+			}
+			f, err := d.OpenFile(name)
+			if err != nil {
+				return err
+			}
+			select {
+			case w.tasks <- func() error { defer f.Close(); return w.file(at, kid, f) }:
+			case <-ctx.Done():
+				f.Close()
+				return ctx.Err()
+			}
+		default:
+			w.special++
+			continue
+		}
+		to.add(kid)
+	}
+	return nil
+}
+
+func (w *workTree) excluded(path string, dir bool) bool {
+	for _, p := range w.excludes {
+		if p.Match(path, dir) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *workTree) symlink(path string, it *item, target string) error {
+	id, err := w.im.store.Put([]byte(target), content.SHA1)
+	if err != nil {
+		return err
+	}
+	it.size, it.content = int64(len(target)), id
+	w.compare(path, it, objects.ID(id.Bytes()), modeSymlink)
+	return nil
+}
+
+// file hashes a file and stores it unless the repository has it already.
+func (w *workTree) file(path string, it *item, f *hostdir.File) error {
+	mode := uint32(modeFile)
+	if it.mode&0o100 != 0 {
+		mode = modeExec
+	}
+	sum, err := content.Hash(f, f.Size(), content.SHA1)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", f.Name(), err)
+	}
+	it.size, it.content = f.Size(), sum.ID
+	var blob objects.ID
+	switch {
+	case sum.ID.Algo == content.GitSHA1:
+		blob = objects.ID(sum.ID.Bytes())
+	case sum.ID.Algo == content.Tree256:
+		if h := w.head[path]; h != nil && w.im.blobs[w.im.blobAt[h.blob]].large == sum.ID {
+			blob = h.blob
+		}
+	}
+	if i, ok := w.im.blobAt[blob]; ok {
+		it.content, it.kind = w.im.contentOf(&w.im.blobs[i])
+	} else if it.content, err = w.im.store.PutReader(f, f.Size(), content.SHA1); err != nil {
+		return err
+	}
+	if now, err := f.Stat(); err != nil {
+		return err
+	} else if !now.Same(f.Info) || it.content != sum.ID {
+		return &RequestError{fmt.Sprintf("%s was written to while it was read; try again when it is at rest", f.Name())}
+	}
+	w.compare(path, it, blob, mode)
+	return nil
+}
+
+// compare links an index entry to a file that is as in HEAD. Such a file has the commit's time, others keep their own.
+func (w *workTree) compare(path string, it *item, blob objects.ID, mode uint32) {
+	if h := w.head[path]; h != nil && h.mode == mode && h.blob == blob {
+		h.at, it.mtime = it, w.im.when
+	}
+}
+
+// prune drops directories that have nothing left of what was in them; empty ones stay.
+func prune(dir *item) {
+	kept := dir.kids[:0]
+	for _, k := range dir.kids {
+		if k.mode&unix.S_IFMT == unix.S_IFDIR && k.gitlink == nil {
+			prune(k)
+			if len(k.kids) == 0 && k.hadFiles {
+				continue
+			}
+		}
+		kept = append(kept, k)
+	}
+	dir.kids = kept
+}

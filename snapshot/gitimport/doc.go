@@ -1,0 +1,17 @@
+// Package gitimport makes checkpoints of commits. A checkpoint of a commit is its files, owned by 0:0, with the
+// committer's time, and a .git with which the system's git works.
+//
+// Invariants:
+//
+//   - The source repository is only read, and nothing of its configuration, hooks or refs is used beyond finding objects.
+//   - Of blobs only the sizes are read, from object headers; but for those over content.MaxSmall, whose content ids need
+//     their bytes, and .gitattributes, for warnings. Contents come later, through the source that is registered with the
+//     store, and are checked against their ids there.
+//   - What commits, trees and options say decides every byte of the checkpoint (L3): inode numbers follow the order of
+//     trees, the branch has a fixed name, packs and loose objects are written without a compressor.
+//   - The .git holds the selected commit's history down to the requested depth and nothing else (S11). With paths left out,
+//     no object in it names them (S12); source ids are in the provenance only.
+//   - An import that fails has published nothing.
+//
+// Each import works on its own objects.DB and takes no lock but the store's shared hold.
+package gitimport
