@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -54,6 +55,7 @@ func TestChangesAreReportedExactly(t *testing.T) {
 		t.Fatalf("record of one system expected: %s", r.stdout)
 	}
 	sys := record.Systems[0]
+	files := strings.Split(l.shell(repo, "git -c core.quotePath=false ls-files"), "\n")
 	base, sealed := sys.Checkpoint, sealedID(sys.Sealed)
 	if sealed == "" {
 		t.Fatalf("nothing sealed: %s", r.stdout)
@@ -61,10 +63,10 @@ func TestChangesAreReportedExactly(t *testing.T) {
 	if got := l.treeOf(sealed); got != tree {
 		t.Errorf("sealed tree %s, git says %s", got, tree)
 	}
-	if got := nameStatus(l.ok("checkpoint", "diff", base, sealed, "--name-status")); !slices.Equal(got, want) {
+	if got := nameStatus(l.ok("checkpoint", "diff", base, sealed, "--name-status"), files); !slices.Equal(got, want) {
 		t.Errorf("checkpoint diff:\n%s", twoLists(got, want))
 	}
-	if got := nameStatus(l.ok("fork", "diff", sys.Fork, "--name-status")); !slices.Equal(got, want) {
+	if got := nameStatus(l.ok("fork", "diff", sys.Fork, "--name-status"), files); !slices.Equal(got, want) {
 		t.Errorf("fork diff:\n%s", twoLists(got, want))
 	}
 	if sys.ChangedFiles == 0 {
@@ -98,26 +100,53 @@ func sealedID(raw json.RawMessage) string {
 	return o.Checkpoint
 }
 
-// nameStatus reads "M path" lines. A rename counts as a deletion and an addition; what git does not track
-// (directories, .git) is left out.
-func nameStatus(out string) []string {
-	var lines []string
+// nameStatus reads "STATUS<tab>PATH" lines and says the same in git's terms, which knows files only: a directory that
+// was renamed or removed is every file of it in base, another name of a file is an added file. The workspace's .git is
+// left out.
+func nameStatus(out string, base []string) []string {
+	set := map[string]bool{}
+	below := func(dir string, do func(file string)) {
+		for _, f := range base {
+			if strings.HasPrefix(f, dir) {
+				do(f)
+			}
+		}
+	}
 	for line := range strings.Lines(out) {
 		w := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
-		if len(w) < 2 || strings.HasPrefix(unquote(w[1]), ".git") && !strings.HasPrefix(unquote(w[1]), ".gitignore") {
-			continue
+		for i := range w {
+			w[i] = unquote(w[i])
 		}
-		if strings.HasPrefix(w[0], "R") && len(w) == 3 {
-			lines = append(lines, "D\t"+unquote(w[1]), "A\t"+unquote(w[2]))
-			continue
+		path := w[len(w)-1]
+		dir := strings.HasSuffix(path, "/")
+		plain := strings.TrimSuffix(path, "/")
+		switch {
+		case len(w) < 2:
+			set["not understood: "+line] = true
+		case plain == ".git":
+		case strings.HasPrefix(w[0], "R") && dir:
+			below(w[1], func(f string) {
+				set["D\t"+f] = true
+				set["A\t"+path+strings.TrimPrefix(f, w[1])] = true
+			})
+		case strings.HasPrefix(w[0], "R"):
+			set["D\t"+w[1]] = true
+			set["A\t"+path] = true
+		case w[0] == "D" && dir:
+			below(path, func(f string) { set["D\t"+f] = true })
+		case w[0] == "T" && dir:
+			set["D\t"+plain] = true
+		case w[0] == "T" && slices.ContainsFunc(base, func(f string) bool { return strings.HasPrefix(f, path+"/") }):
+			below(path+"/", func(f string) { set["D\t"+f] = true })
+			set["A\t"+path] = true
+		case dir:
+		case w[0] == "H":
+			set["A\t"+path] = true
+		default:
+			set[w[0]+"\t"+path] = true
 		}
-		if strings.HasSuffix(w[1], "/") {
-			continue
-		}
-		lines = append(lines, w[0]+"\t"+unquote(w[1]))
 	}
-	slices.Sort(lines)
-	return lines
+	return slices.Sorted(maps.Keys(set))
 }
 
 func unquote(s string) string {

@@ -214,7 +214,8 @@ for w in ${*:-$ALL}; do
   # lasting differences are reported by the workload that makes them, not again by later ones
   diff "$LOGS/$w.ref.out" "$LOGS/$w.tst.out" | grep '^[<>]' >"$LOGS/$w.diff"
   grep -vxFf "$LOGS/seen" "$LOGS/$w.diff" >"$LOGS/$w.new"; cat "$LOGS/$w.diff" >>"$LOGS/seen"
-  if [ ! -s "$LOGS/$w.new" ]; then r=SAME; [ -s "$LOGS/$w.diff" ] && r="same*"; else r=DIFF; bad=$((bad+1)); fi
+  if ! grep -qs '^== manifest' "$LOGS/$w.ref.out"; then r=BROKEN; bad=$((bad+1)); tail -n 3 "$LOGS/$w.ref.err"   # not even the reference ran
+  elif [ ! -s "$LOGS/$w.new" ]; then r=SAME; [ -s "$LOGS/$w.diff" ] && r="same*"; else r=DIFF; bad=$((bad+1)); fi
   printf '%-10s %s  ref %.1fs tested %.1fs  (%d lines, %d new differing)\n' $w $r $t_ref $t_tst $(wc -l <"$LOGS/$w.ref.out") $(wc -l <"$LOGS/$w.new")
   head -${DIFFLINES:-12} "$LOGS/$w.new" | cut -c1-300
 done
