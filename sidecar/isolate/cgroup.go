@@ -277,7 +277,7 @@ func makeGroup(dir, name string) (string, error) {
 		if err = os.Mkdir(parent, 0o755); err != nil && !os.IsExist(err) {
 			return "", err
 		}
-		sweep(parent)
+		sweepOlder(parent, young)
 		if err = os.Mkdir(group, 0o755); !os.IsNotExist(err) {
 			break
 		}
@@ -288,13 +288,15 @@ func makeGroup(dir, name string) (string, error) {
 	return group, os.Mkdir(filepath.Join(group, payload), 0o755)
 }
 
-// sweep removes the groups of callers that are no more. Groups that still hold processes can't be removed and stay.
-func sweep(parent string) {
+// young is the age below which a group isn't swept: its caller may be in another pid namespace and about to fill it.
+const young = 10 * time.Second
+
+// sweepOlder removes the groups of callers that are no more. Groups that still hold processes can't be removed and stay.
+func sweepOlder(parent string, age time.Duration) {
 	entries, _ := os.ReadDir(parent)
 	for _, e := range entries {
 		f := strings.Split(e.Name(), "-")
-		// A young one may belong to a caller in another pid namespace, which is about to fill it.
-		if info, err := e.Info(); len(f) != 4 || f[0] != "run" || err != nil || time.Since(info.ModTime()) < 10*time.Second {
+		if info, err := e.Info(); len(f) != 4 || f[0] != "run" || err != nil || time.Since(info.ModTime()) < age {
 			continue
 		}
 		pid, err1 := strconv.Atoi(f[1])

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -148,10 +147,6 @@ func TestDetachedMount(t *testing.T) {
 	spec.Workspaces = append(spec.Workspaces, Workspace{Target: "/systems/one", Mount: m})
 	wantRun(t, spec, "hello\n/workspace")
 }
-
-func callerMain(string) int { return 1 }
-
-var _ = exec.Command
 
 // listenerMain answers with the marker on a socket bound by a relative name.
 func listenerMain(name string) int {

@@ -51,6 +51,7 @@ func hostSockets() []string {
 func parseSockets(data []byte) map[string]string {
 	out := map[string]string{}
 	sc := bufio.NewScanner(bytes.NewReader(data))
+	sc.Scan() // the heading
 	for sc.Scan() {
 		// Fields are padded, and the name may hold spaces.
 		f := compact(sc.Text())

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,6 +39,9 @@ func runInit() int {
 		return 70
 	}
 	unix.Umask(0)
+	if name, err := unix.BytePtrFromString(initArg); err == nil {
+		unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(name)), 0, 0, 0)
+	}
 	control, err := newChannel(os.NewFile(controlFD, "control"))
 	if err != nil {
 		return 71
