@@ -1,0 +1,313 @@
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"tine/overlay/journal"
+)
+
+// load builds the live state from the layers.
+func (f *Fork) load() error {
+	s := newState(f.cfg.Base)
+	seq := uint64(1)
+	for i, l := range f.table {
+		if err := f.loadLayer(s, l, uint32(i), &seq); err != nil {
+			return err
+		}
+	}
+	return f.start(s, seq)
+}
+
+// start makes s the live state; the next record has number seq.
+func (f *Fork) start(s *state, seq uint64) error {
+	f.w = writer{f: f, s: s}
+	g := &f.log
+	g.l, g.index, g.seq = f.table[len(f.table)-1], uint32(len(f.table)-1), seq
+	f.synced = 0
+	if len(s.orphans) > 0 && !f.cfg.KeepOrphans {
+		if err := s.dropOrphans(); err != nil {
+			return err
+		}
+		if !f.cfg.ReadOnly {
+			f.w.pending = append(f.w.pending, journal.Effect{Kind: journal.DropOrphans})
+		}
+	}
+	if err := f.loadSpace(); err != nil {
+		return err
+	}
+	s.dead = f.deadLocked
+	return nil
+}
+
+// deadLocked is the live state's dead. f.mu is held.
+func (f *Fork) deadLocked(e extent) {
+	if e.kind == extBlock && e.layer == f.log.index {
+		f.space.kill(e.loc, e.len)
+	}
+}
+
+// loadSpace finds the runs of the live data file that show nowhere. Their death may not be durable: they wait for a
+// sync mark.
+func (f *Fork) loadSpace() error {
+	size, err := f.log.l.size(fileData)
+	if err != nil {
+		return err
+	}
+	f.space = &space{tail: (size + pageSize - 1) &^ (pageSize - 1)}
+	if f.space.tail == 0 {
+		return nil
+	}
+	var live []span
+	f.w.s.nodes.Scan(func(_ uint64, n *node) bool {
+		n.ext.scan(0, func(e *extent) bool {
+			if e.kind == extBlock && e.layer == f.log.index {
+				live = append(live, span{e.loc, e.loc + e.len})
+			}
+			return true
+		})
+		return true
+	})
+	live = mergeSpans(live)
+	at := int64(0)
+	for _, l := range live {
+		if at < l.off {
+			f.space.kill(at, l.off-at)
+		}
+		at = max(at, l.end)
+	}
+	if at < f.space.tail {
+		f.space.kill(at, f.space.tail-at)
+	}
+	return nil
+}
+
+// scanned is what a first pass over a journal tells.
+type scanned struct {
+	end  int64  // where the valid, committed records end
+	next uint64 // sequence number there
+	boot [16]byte
+	mark uint64 // blocks named in records up to here are on disk
+	bad  *journal.BadRecordError
+	rd   *journal.Reader
+	torn bool // the file has bytes behind end that are no zeroes
+}
+
+// loadLayer replays one layer. seq is the next sequence number, before and after.
+func (f *Fork) loadLayer(s *state, l *layer, index uint32, seq *uint64) error {
+	live := index == uint32(len(f.table)-1)
+	j, err := l.acquire(fileJournal)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // not written to yet
+	}
+	if err != nil {
+		return fmt.Errorf("opening layer %s: %w", l.id, err)
+	}
+	defer l.done(fileJournal)
+	st, err := j.Stat()
+	if err != nil {
+		return fmt.Errorf("opening layer %s: %w", l.id, err)
+	}
+	h, err := journal.ReadHeader(j)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return nil // a crash while it was made: no record was ever acknowledged; writing starts over
+	}
+	var version *journal.VersionError
+	if errors.As(err, &version) {
+		return fmt.Errorf("layer %s: %w", l.id, err)
+	}
+	if err != nil {
+		return &CorruptError{Layer: l.id, What: "header", Err: err}
+	}
+	if err := f.checkHeader(&h, l, index); err != nil {
+		return err
+	}
+	sc, err := f.scan(j, &h, st.Size(), l)
+	if err != nil {
+		return err
+	}
+	if h.FirstSeq != *seq {
+		return f.gap(&h, sc, l, *seq)
+	}
+	rd := journal.NewReader(j, &h, sc.end)
+	var rec journal.Record
+	for {
+		start, err := rd.Next(&rec)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return &CorruptError{Layer: l.id, What: "changed while it was read", Err: err}
+		}
+		if err := s.apply(&rec, index, start); err != nil {
+			if errors.As(err, new(*IOError)) {
+				return err // the base can't be read
+			}
+			return &CorruptError{Layer: l.id, What: "record that doesn't fit", Err: err}
+		}
+		for i := range rec.Effects {
+			if e := &rec.Effects[i]; e.Kind == journal.Session {
+				f.log.conn = e.Conn
+			}
+		}
+		if rec.HasReply {
+			f.replies.add(f.log.conn, rec.Unique, rec.Value)
+		}
+	}
+	*seq = sc.next
+	if live {
+		f.log.tail, f.log.size, f.log.dirty = sc.end, st.Size(), sc.torn
+	} else if sc.boot == f.boot {
+		f.unsync = append(f.unsync, unsynced{l: l, data: true})
+	}
+	return nil
+}
+
+func (f *Fork) checkHeader(h *journal.Header, l *layer, index uint32) error {
+	if h.Layer != l.id {
+		return &BaseError{Layer: l.id, What: "id", Has: h.Layer.String(), Want: l.id.String()}
+	}
+	if h.Base != f.cfg.BaseID {
+		return &BaseError{Layer: l.id, What: "base", Has: h.Base, Want: f.cfg.BaseID}
+	}
+	if index == uint32(len(f.table)-1) && h.Fork != f.cfg.ForkID {
+		return &BaseError{Layer: l.id, What: "fork", Has: h.Fork, Want: f.cfg.ForkID}
+	}
+	var parent LayerID
+	if index > 0 {
+		parent = f.table[index-1].id
+	}
+	if h.Parent != parent {
+		return &BaseError{Layer: l.id, What: "parent layer", Has: h.Parent.String(), Want: parent.String()}
+	}
+	return nil
+}
+
+// scan reads all records once and finds where the trustworthy part ends.
+func (f *Fork) scan(j io.ReaderAt, h *journal.Header, size int64, l *layer) (*scanned, error) {
+	sc := &scanned{end: journal.HeaderSize, next: h.FirstSeq, boot: h.Boot}
+	sc.rd = journal.NewReader(j, h, size)
+	var rec journal.Record
+	open := false // in a transaction
+	for {
+		_, err := sc.rd.Next(&rec)
+		if err == io.EOF {
+			break
+		}
+		if errors.As(err, &sc.bad) {
+			break
+		}
+		if err != nil {
+			return nil, &IOError{Op: "reading the journal of", Err: err}
+		}
+		if rec.Begin == open {
+			return nil, &CorruptError{Layer: l.id, What: fmt.Sprintf("record %d begins or continues a transaction wrongly", rec.Seq)}
+		}
+		open = !rec.Commit
+		for i := range rec.Effects {
+			switch e := &rec.Effects[i]; e.Kind {
+			case journal.Session:
+				sc.boot = e.Boot
+			case journal.Sync:
+				sc.mark = uint64(e.Off)
+			}
+		}
+		if !open {
+			sc.end, sc.next = sc.rd.Offset(), rec.Seq+1
+		}
+	}
+	if err := f.judge(sc, l); err != nil {
+		return nil, err
+	}
+	sc.torn = sc.bad != nil || sc.end != sc.rd.Offset()
+	if sc.boot != f.boot {
+		if err := f.verify(j, h, sc, l); err != nil {
+			return nil, err
+		}
+	}
+	return sc, nil
+}
+
+// judge tells a torn end from damage. In this boot, whatever stands before a valid record was written whole. After a
+// power cut blocks of the unsynced end may be missing in any order, so only a later sync mark that says that the
+// bad record was on disk proves damage.
+func (f *Fork) judge(sc *scanned, l *layer) error {
+	if sc.bad == nil {
+		return nil
+	}
+	trusted := sc.boot == f.boot
+	at, err := sc.rd.FindLater(func(r *journal.Record) bool {
+		if trusted {
+			return true
+		}
+		for i := range r.Effects {
+			if e := &r.Effects[i]; e.Kind == journal.Sync && uint64(e.Len) >= sc.bad.Seq {
+				return true
+			}
+		}
+		return false
+	})
+	if err != nil {
+		return &IOError{Op: "reading the journal of", Err: err}
+	}
+	if at != 0 {
+		return &CorruptError{Layer: l.id, What: fmt.Sprintf("valid record at byte %d behind a bad one", at), Err: sc.bad}
+	}
+	return nil
+}
+
+// verify compares the blocks that the last sync mark doesn't cover with their checksums, and cuts the journal at the
+// first that the power cut took.
+func (f *Fork) verify(j io.ReaderAt, h *journal.Header, sc *scanned, l *layer) error {
+	rd := journal.NewReader(j, h, sc.end)
+	var rec journal.Record
+	var buf []byte
+	cut, cutSeq := int64(journal.HeaderSize), h.FirstSeq
+	for {
+		start, err := rd.Next(&rec)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return &CorruptError{Layer: l.id, What: "changed while it was read", Err: err}
+		}
+		if rec.Begin {
+			cut, cutSeq = start, rec.Seq
+		}
+		for i := range rec.Effects {
+			e := &rec.Effects[i]
+			if e.Kind != journal.Block || rec.Seq <= sc.mark {
+				continue
+			}
+			if e.Len > maxRun {
+				sc.end, sc.next, sc.torn = cut, cutSeq, true
+				return nil
+			}
+			if int64(cap(buf)) < e.Len {
+				buf = make([]byte, e.Len)
+			}
+			buf = buf[:e.Len]
+			err := l.readAt(fileData, buf, e.Loc)
+			if err == nil && journal.CRC(buf) == e.CRC {
+				continue
+			}
+			if err != nil && err != io.ErrUnexpectedEOF && !errors.Is(err, fs.ErrNotExist) {
+				return &IOError{Op: "verifying", Ino: e.Ino, Err: err}
+			}
+			sc.end, sc.next, sc.torn = cut, cutSeq, true
+			return nil
+		}
+	}
+}
+
+// gap decides about a layer that doesn't begin where the one below it ends. After a power cut the one below may have
+// lost its end; then nothing of this one can count, unless a sync mark promised it.
+func (f *Fork) gap(h *journal.Header, sc *scanned, l *layer, seq uint64) error {
+	what := fmt.Sprintf("begins with record %d where %d is next", h.FirstSeq, seq)
+	if h.FirstSeq < seq || h.Boot == f.boot || sc.mark > 0 {
+		return &CorruptError{Layer: l.id, What: what}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package overlay
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// One file, LAYERS/lock, excludes two servers of one fork: a server holds an open-file-description lock on the one
+// byte that stands for its live layer. A file per fork would cost an inode per fork that nobody has written to yet,
+// and a layer's journal doesn't exist before its first write.
+
+type lockFile struct {
+	f    *os.File
+	refs int
+	held map[int64]int // bytes locked by this process: -1 exclusive, else the number of shared holders
+}
+
+var lockFiles = struct {
+	mu sync.Mutex
+	m  map[string]*lockFile
+}{m: make(map[string]*lockFile)}
+
+// forkLock is a held lock.
+type forkLock struct {
+	path   string
+	pos    int64
+	shared bool
+}
+
+// lockPos is the byte of a layer: 62 bits of its random id.
+func lockPos(id LayerID) int64 { return int64(binary.LittleEndian.Uint64(id[:8]) &^ (3 << 62)) }
+
+// lockLayer takes the lock on a live layer. A holder that is just going away (a command that reads, a server that
+// dies) is waited for, up to a second.
+func lockLayer(layersDir string, id LayerID, fork string, shared bool) (*forkLock, error) {
+	var err error
+	for wait := time.Millisecond; wait < 600*time.Millisecond; wait *= 2 {
+		var l *forkLock
+		if l, err = tryLockLayer(layersDir, id, fork, shared); err == nil {
+			return l, nil
+		}
+		var served *ServedError
+		if !asServed(err, &served) || served.PID == os.Getpid() {
+			return nil, err
+		}
+		time.Sleep(wait)
+	}
+	return nil, err
+}
+
+func asServed(err error, to **ServedError) bool {
+	s, ok := err.(*ServedError)
+	*to = s
+	return ok
+}
+
+func tryLockLayer(layersDir string, id LayerID, fork string, shared bool) (*forkLock, error) {
+	path := filepath.Join(layersDir, "lock")
+	pos := lockPos(id)
+	lockFiles.mu.Lock()
+	defer lockFiles.mu.Unlock()
+	lf := lockFiles.m[path]
+	if lf == nil {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+		if err != nil {
+			return nil, fmt.Errorf("locking fork %s: %w", fork, err)
+		}
+		lf = &lockFile{f: f, held: make(map[int64]int)}
+		lockFiles.m[path] = lf
+	}
+	lf.refs++
+	ok := false
+	defer func() {
+		if !ok {
+			lf.unref(path)
+		}
+	}()
+	// Locks of one description don't exclude each other, so this process keeps its own account.
+	h := lf.held[pos]
+	if h < 0 || h > 0 && !shared {
+		return nil, &ServedError{Fork: fork, PID: os.Getpid()}
+	}
+	if h == 0 {
+		lk := unix.Flock_t{Type: unix.F_WRLCK, Start: pos, Len: 1}
+		if shared {
+			lk.Type = unix.F_RDLCK
+		}
+		err := unix.FcntlFlock(lf.f.Fd(), unix.F_OFD_SETLK, &lk)
+		if err == unix.EAGAIN || err == unix.EACCES {
+			return nil, &ServedError{Fork: fork, PID: lockHolder(lf.f, pos)}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("locking fork %s: %w", fork, err)
+		}
+	}
+	if shared {
+		lf.held[pos] = h + 1
+	} else {
+		lf.held[pos] = -1
+	}
+	ok = true
+	return &forkLock{path, pos, shared}, nil
+}
+
+// unref closes the file with its last lock. lockFiles.mu is held.
+func (lf *lockFile) unref(path string) {
+	if lf.refs--; lf.refs == 0 {
+		lf.f.Close()
+		delete(lockFiles.m, path)
+	}
+}
+
+func (l *forkLock) unlock() {
+	if l == nil {
+		return
+	}
+	lockFiles.mu.Lock()
+	defer lockFiles.mu.Unlock()
+	lf := lockFiles.m[l.path]
+	if l.shared && lf.held[l.pos] > 1 {
+		lf.held[l.pos]--
+	} else {
+		delete(lf.held, l.pos)
+		lk := unix.Flock_t{Type: unix.F_UNLCK, Start: l.pos, Len: 1}
+		unix.FcntlFlock(lf.f.Fd(), unix.F_OFD_SETLK, &lk) // closing the file would do it too
+	}
+	lf.unref(l.path)
+}
+
+// lockHolder finds the process that holds the byte at pos. The kernel gives no pid for these locks, but shows them
+// in the holder's fdinfo. 0 if it can't be told.
+func lockHolder(f *os.File, pos int64) int {
+	st, err := f.Stat()
+	if err != nil {
+		return 0
+	}
+	ino := st.Sys().(*syscall.Stat_t).Ino
+	want := fmt.Sprintf(":%d %d %d", ino, pos, pos)
+	procs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, p := range procs {
+		fds, err := os.ReadDir(p + "/fd")
+		if err != nil {
+			continue
+		}
+		for _, fd := range fds {
+			if to, err := os.Readlink(p + "/fd/" + fd.Name()); err != nil || filepath.Base(to) != "lock" {
+				continue
+			}
+			info, err := os.ReadFile(p + "/fdinfo/" + fd.Name())
+			if err == nil && strings.Contains(string(info), want) {
+				pid, _ := strconv.Atoi(filepath.Base(p))
+				return pid
+			}
+		}
+	}
+	return 0
+}

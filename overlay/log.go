@@ -1,0 +1,165 @@
+package overlay
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"tine/overlay/journal"
+	"tine/snapshot/durable"
+)
+
+const (
+	// The journal is allocated ahead in steps, so that a full disk is noticed while there is still room for the
+	// records that free space: reserve bytes are left to those.
+	allocStep    = 32 << 10
+	allocStepMax = 4 << 20
+	reserve      = 16 << 10
+)
+
+// log is the live layer's journal and data file. Guarded by the fork's lock; the data file is written without it.
+type log struct {
+	l     *layer
+	index uint32 // of l in the fork's table
+	j, d  durable.File
+	jOwn  bool // j is not the layer's shared descriptor and has to be closed
+	dOwn  bool
+
+	tail    int64 // where the next record goes
+	size    int64 // of the file, zeroes behind tail
+	noAlloc bool  // the file system can't allocate ahead
+	seq     uint64
+	dirty   bool // bytes behind tail have to be cut off before the next record
+	session bool // a session effect has been written since the fork was opened
+	conn    [16]byte
+	written bool // the data file has bytes that no fdatasync has covered
+	// names counts files made or opened, namesSynced those whose names are durable.
+	names, namesSynced int
+	durable            uint64 // journal records up to here are on disk
+}
+
+// close gives the files back.
+func (g *log) close() {
+	if g.j != nil {
+		if g.jOwn {
+			g.j.Close()
+		} else {
+			g.l.done(fileJournal)
+		}
+	}
+	if g.d != nil {
+		if g.dOwn {
+			g.d.Close()
+		} else {
+			g.l.done(fileData)
+		}
+	}
+	g.j, g.d = nil, nil
+}
+
+// open makes or opens the journal for appending. Nothing on disk changes before the first record.
+func (g *log) open(f *Fork) error {
+	if g.j != nil {
+		return nil
+	}
+	if err := f.fs.Mkdir(g.l.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	j, err := f.fs.OpenFile(g.l.path(fileJournal), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	switch {
+	case g.tail == 0:
+		err = g.writeHeader(f, j)
+	case g.dirty:
+		if err = j.Truncate(g.tail); err == nil {
+			g.dirty, g.size = false, g.tail
+		}
+	}
+	if err != nil {
+		j.Close()
+		return err
+	}
+	g.j = j
+	g.jOwn = !g.l.adopt(fileJournal, j)
+	g.names++
+	return nil
+}
+
+func (g *log) writeHeader(f *Fork, j durable.File) error {
+	h := journal.Header{Layer: g.l.id, FirstSeq: g.seq, Gen: f.cfg.Generation, Boot: f.boot, Fork: f.cfg.ForkID, Base: f.cfg.BaseID}
+	if g.index > 0 {
+		h.Parent = f.table[g.index-1].id
+	}
+	b, err := h.Encode()
+	if err != nil {
+		return err
+	}
+	if err = j.Truncate(0); err == nil {
+		_, err = j.WriteAt(b, 0)
+	}
+	if err != nil {
+		f.fs.Remove(g.l.path(fileJournal))
+		f.fs.Remove(g.l.dir)
+		return err
+	}
+	g.tail, g.size, g.dirty = journal.HeaderSize, journal.HeaderSize, false
+	return nil
+}
+
+// openData makes or opens the data file.
+func (g *log) openData(f *Fork) error {
+	if g.d != nil {
+		return nil
+	}
+	if err := g.open(f); err != nil {
+		return err
+	}
+	d, err := f.fs.OpenFile(g.l.path(fileData), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	g.d = d
+	g.dOwn = !g.l.adopt(fileData, d)
+	g.names++
+	return nil
+}
+
+// append writes records at the tail with one write(2). freeing records may use the reserve. After an error nothing
+// was appended, unless the error is a *BrokenError.
+func (g *log) append(b []byte, freeing bool) error {
+	end := g.tail + int64(len(b))
+	if end+reserve > g.size && !g.noAlloc {
+		if err := g.allocate(end); err != nil && !(freeing && end <= g.size && errors.Is(err, unix.ENOSPC)) {
+			return err
+		}
+	}
+	_, err := g.j.WriteAt(b, g.tail)
+	if err == nil {
+		g.tail = end
+		g.size = max(g.size, end)
+		return nil
+	}
+	if terr := g.j.Truncate(g.tail); terr != nil {
+		return &BrokenError{Cause: errors.Join(err, terr)}
+	}
+	g.size = g.tail
+	return err
+}
+
+func (g *log) allocate(end int64) error {
+	step := min(max(g.tail/4, allocStep), allocStepMax)
+	to := max(g.size+step, end+reserve)
+	err := g.j.Allocate(g.size, to-g.size)
+	switch {
+	case err == nil:
+		g.size = to
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
+		g.noAlloc = true
+		err = nil
+	}
+	return err
+}
