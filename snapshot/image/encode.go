@@ -26,7 +26,7 @@ func (e *Encoded) Write(fsys durable.FS, path string) error {
 
 // layOut places the sections and computes the checksums.
 func layOut(h *header, sections [numSections][]byte) *Encoded {
-	h.id.Format, h.id.ObjectFormat = version, h.format
+	h.id.Format, h.id.ObjectFormat = identityFormat, h.format
 	e := &Encoded{header: h, sections: sections}
 	off := uint64(pageSize)
 	for i := range secCRC {

@@ -12,6 +12,8 @@ import (
 const (
 	magic   = "tineimg\n"
 	version = 1
+	// identityFormat numbers the definition of the two roots; an image format that keeps them keeps checkpoint ids.
+	identityFormat = 1
 
 	pageSize = 4096
 	// maxFile (1 TiB) is far above what 2^32 nodes need in practice and keeps sums of offsets inside 64 bits.
@@ -151,7 +153,7 @@ func decodeHeader(p []byte, size uint64) (*header, error) {
 		base:     [32]byte(p[64:96]),
 		crcOfCRC: le.Uint32(p[160:]),
 	}
-	h.id = Identity{Format: version, ObjectFormat: h.format, EntriesRoot: [32]byte(p[96:128]), NodesRoot: [32]byte(p[128:160])}
+	h.id = Identity{Format: identityFormat, ObjectFormat: h.format, EntriesRoot: [32]byte(p[96:128]), NodesRoot: [32]byte(p[128:160])}
 	if h.form != formBase && h.form != formDelta {
 		return nil, fmt.Errorf("unknown form %d", h.form)
 	}
