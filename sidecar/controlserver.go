@@ -68,7 +68,7 @@ func startControl(dir, store string) (*controlServer, error) {
 		},
 	}
 	go func() {
-		if err := c.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := c.server.Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			slog.Error("control socket", "err", err)
 		}
 	}()

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"tine/snapshot/gitimport"
 )
 
 func git(t *testing.T, dir string, args ...string) {
@@ -59,7 +61,7 @@ func TestS13_PlacesOfARepository(t *testing.T) {
 			t.Errorf("%s:\n got %q\nwant %q", c.from, got, want)
 		}
 	}
-	var none *NotRepositoryError
+	var none *gitimport.NotRepositoryError
 	if _, err := sourcePlaces(top); !errors.As(err, &none) {
 		t.Errorf("outside: %v", err)
 	}

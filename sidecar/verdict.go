@@ -1,12 +1,11 @@
 package sidecar
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"unicode"
 
-	"golang.org/x/sys/unix"
+	"tine/sidecar/isolate"
 )
 
 // Class says what a failure means to who called.
@@ -14,6 +13,7 @@ type Class string
 
 const (
 	Failed  Class = "failed"
+	Usage   Class = "usage"   // the request makes no sense
 	Refused Class = "refused" // by a rule; nothing was changed
 	Pending Class = "pending" // done or failed, and a clean-up is still to come
 )
@@ -71,6 +71,10 @@ func Judge(err error) Verdict {
 	if errors.As(err, &refusal) {
 		return Verdict{Class: Refused, Code: refusal.Code, Rule: refusal.Rule, Summary: Inert(refusal.Summary)}
 	}
+	var isolation *isolate.RefusedError
+	if errors.As(err, &isolation) {
+		return Verdict{Class: Refused, Code: "isolation", Rule: isolation.Rule, Summary: "the isolation of runs forbids this"}
+	}
 	for _, c := range conditions {
 		if c.is(err) {
 			return Verdict{Class: c.class, Code: c.code, Rule: c.rule, Summary: c.summary}
@@ -91,21 +95,4 @@ func Inert(s string) string {
 		s = string(r[:199]) + "…"
 	}
 	return s
-}
-
-// The table. What says most about a failure stands first, errnos stand last.
-var conditions = []condition{
-	{"sidecar.AmbiguousError", typed[*AmbiguousError](), Failed, "ambiguous", "", "the shortened id stands for several things"},
-	{"sidecar.ErrNotFound", sentinel(ErrNotFound), Failed, "not_found", "", "nothing has that id or name"},
-	{"sidecar.ErrControl", sentinel(ErrControl), Failed, "control", "", "the process that serves the fork did not answer as it should"},
-
-	{"context.Canceled", sentinel(context.Canceled), Failed, "interrupted", "", "interrupted"},
-	{"context.DeadlineExceeded", sentinel(context.DeadlineExceeded), Failed, "deadline", "", "the deadline passed"},
-	{"unix.ENOSPC", sentinel(unix.ENOSPC), Failed, "no_space", "", "no space is left where the store lies"},
-	{"unix.EDQUOT", sentinel(unix.EDQUOT), Failed, "no_space", "", "a limit on space is reached"},
-	{"unix.EROFS", sentinel(unix.EROFS), Failed, "read_only", "", "the file system is read-only"},
-	{"unix.EACCES", sentinel(unix.EACCES), Failed, "permission", "", "permission denied"},
-	{"unix.EPERM", sentinel(unix.EPERM), Failed, "permission", "", "operation not permitted"},
-	{"unix.EIO", sentinel(unix.EIO), Failed, "io", "", "something could not be read or written"},
-	{"unix.ENOENT", sentinel(unix.ENOENT), Failed, "no_such_file", "", "no such file or directory"},
 }

@@ -2,10 +2,10 @@ package main
 
 import "github.com/spf13/cobra"
 
-// commands are the children of the root, in the order of the help's groups.
+// commands are the children of the root.
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
-		a.versionCommand(),
-		a.docsCommand(),
+		a.importCommand(), a.checkpointCommand(), a.tagCommand(), a.untagCommand(),
+		a.doctorCommand(), a.versionCommand(), a.docsCommand(),
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"tine/sidecar"
 )
 
 func (a *app) docsCommand() *cobra.Command {
@@ -73,6 +75,7 @@ var documents = []struct {
 	value         any
 }{
 	{"tine.error/v1", "any command that fails", errorDocument{}},
+	{"tine.finding/v1", "doctor (an array)", sidecar.Finding{}},
 	{"tine.version/v1", "version", versionDocument{}},
 }
 

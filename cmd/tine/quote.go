@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/base64"
 	"fmt"
 	"strings"
 	"unicode"
@@ -43,12 +42,4 @@ func shown(name string) string {
 	}
 	b.WriteByte('"')
 	return b.String()
-}
-
-// rawPath is the base64 of a path that JSON strings can't hold, "" for the others.
-func rawPath(path string) string {
-	if utf8.ValidString(path) {
-		return ""
-	}
-	return base64.StdEncoding.EncodeToString([]byte(path))
 }

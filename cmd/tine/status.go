@@ -27,6 +27,10 @@ type exitError struct{ status int }
 
 func (e *exitError) Error() string { return "" }
 
+var statuses = map[sidecar.Class]int{
+	sidecar.Failed: statusFailed, sidecar.Usage: statusUsage, sidecar.Refused: statusRefused, sidecar.Pending: statusPending,
+}
+
 // verdictOf gives an error's exit status and its inert words.
 func verdictOf(err error) (int, errorBody) {
 	var usage *usageError
@@ -34,6 +38,5 @@ func verdictOf(err error) (int, errorBody) {
 		return statusUsage, errorBody{Code: "usage", Summary: sidecar.Inert(usage.message)}
 	}
 	v := sidecar.Judge(err)
-	status := map[sidecar.Class]int{sidecar.Failed: statusFailed, sidecar.Refused: statusRefused, sidecar.Pending: statusPending}[v.Class]
-	return status, errorBody{Code: v.Code, Rule: v.Rule, Summary: v.Summary, Token: v.Token}
+	return statuses[v.Class], errorBody{Code: v.Code, Rule: v.Rule, Summary: v.Summary, Token: v.Token}
 }

@@ -1,0 +1,352 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tine/sidecar"
+)
+
+func (a *app) checkpointCommand() *cobra.Command {
+	cmd := group("checkpoint", "List, look into, compare and export checkpoints", "checkpoints",
+		a.checkpointLs(), a.checkpointShow(), a.checkpointTree(), a.checkpointCat(), a.checkpointExport(), a.checkpointRm())
+	cmd.Aliases = []string{"checkpoints", "cp"}
+	return cmd
+}
+
+func (a *app) checkpointLs() *cobra.Command {
+	var filter []string
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List checkpoints, the newest first", Aliases: []string{"list"},
+		Example: "  tine checkpoint ls --label suite=nightly",
+		Args:    exactly(),
+		RunE: func(*cobra.Command, []string) (err error) {
+			h, err := a.host(false)
+			if err != nil {
+				return err
+			}
+			defer closing(h, &err)
+			all, listErr := h.Checkpoints()
+			list := []*sidecar.Checkpoint{}
+			for _, c := range all {
+				if selects(filter, c.Labels) {
+					list = append(list, c)
+				}
+			}
+			err = a.printDocument(list, func(w io.Writer) error {
+				now := time.Now()
+				t := newTable("CHECKPOINT", "NAMES", ">FILES", ">SIZE", "FROM", "MADE")
+				for _, c := range list {
+					made := "-"
+					if c.Created != nil {
+						made = ago(*c.Created, now)
+					}
+					t.row(short(c.Checkpoint), orDash(strings.Join(c.Names, " ")), grouped(c.Files), size(c.Bytes), origin(c), made)
+				}
+				return t.write(w, a.outColour)
+			})
+			if err == nil {
+				err = listErr
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringArrayVar(&filter, "label", nil, "only those with this label, K=V or K (repeatable)")
+	return cmd
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// origin says where a checkpoint first came from, shortly.
+func origin(c *sidecar.Checkpoint) string {
+	if c.Commit != nil {
+		return "commit " + short(*c.Commit)
+	}
+	if c.Parent != nil {
+		return "sealed over " + short(*c.Parent)
+	}
+	for _, p := range c.Provenance {
+		return p.Kind + " " + shown(p.Source)
+	}
+	return "-"
+}
+
+func (a *app) checkpointShow() *cobra.Command {
+	return &cobra.Command{
+		Use: "show CHECKPOINT", Short: "Show what a checkpoint is and where it came from",
+		Example:           "  tine checkpoint show base",
+		Args:              exactly("CHECKPOINT"),
+		ValidArgsFunction: a.completeArgs(1, "checkpoint"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			h, err := a.host(strings.HasPrefix(args[0], "git:"))
+			if err != nil {
+				return err
+			}
+			defer closing(h, &err)
+			c, err := h.Checkpoint(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.printDocument(c, func(w io.Writer) error { return a.showCheckpoint(w, c) })
+		},
+	}
+}
+
+func (a *app) showCheckpoint(w io.Writer, c *sidecar.Checkpoint) error {
+	var p pairs
+	p.add("checkpoint", c.Checkpoint)
+	p.add("names", strings.Join(c.Names, ", "))
+	p.add("tree", c.Tree)
+	if c.Commit != nil {
+		p.add("commit", *c.Commit)
+	}
+	if c.Parent != nil {
+		p.add("sealed over", *c.Parent)
+	}
+	p.add("holds", count(c.Files, "file")+", "+size(c.Bytes))
+	p.add("labels", labelList(c.Labels))
+	for i, from := range c.Provenance {
+		name := ""
+		if i == 0 {
+			name = "from"
+		}
+		line := fmt.Sprintf("%s  %s %s", from.At.Format(time.RFC3339), from.Kind, shown(from.Source))
+		var keys []string
+		for k := range from.Detail {
+			keys = append(keys, k)
+		}
+		sort.Strings(keys)
+		for _, k := range keys {
+			line += "  " + k + "=" + shown(from.Detail[k])
+		}
+		p.add(name, line)
+	}
+	return p.write(w, a.outColour)
+}
+
+func labelList(labels map[string]string) string {
+	var list []string
+	for k, v := range labels {
+		list = append(list, k+"="+v)
+	}
+	sort.Strings(list)
+	return strings.Join(list, " ")
+}
+
+func (a *app) checkpointTree() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use: "tree CHECKPOINT [PATH]", Short: "List a checkpoint's files",
+		Example:           "  tine checkpoint tree base src",
+		Args:              between(1, "CHECKPOINT", "PATH"),
+		ValidArgsFunction: a.completeArgs(1, "checkpoint"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			h, err := a.host(strings.HasPrefix(args[0], "git:"))
+			if err != nil {
+				return err
+			}
+			defer closing(h, &err)
+			c, err := h.Resolve(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			path := ""
+			if len(args) > 1 {
+				path = args[1]
+			}
+			entries := []sidecar.TreeEntry{}
+			t := newTable("MODE", ">OWNER", ">SIZE", "PATH")
+			err = h.Walk(cmd.Context(), c.ID, path, all, func(e sidecar.TreeEntry) error {
+				if a.json {
+					entries = append(entries, e)
+				} else {
+					name := shown(e.Path)
+					if e.Kind == "directory" {
+						name += "/"
+					}
+					if e.Gitlink != "" {
+						name += "  @ " + short(e.Gitlink)
+					}
+					t.row(e.Mode, fmt.Sprintf("%d:%d", e.UID, e.GID), size(e.Size), name)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			return a.printDocument(entries, func(w io.Writer) error { return t.write(w, a.outColour) })
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "the workspace's .git, too")
+	return cmd
+}
+
+func (a *app) checkpointCat() *cobra.Command {
+	return &cobra.Command{
+		Use: "cat CHECKPOINT PATH", Short: "Print a file of a checkpoint",
+		Example:           "  tine checkpoint cat base README.md",
+		Args:              exactly("CHECKPOINT", "PATH"),
+		ValidArgsFunction: a.completeArgs(1, "checkpoint"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			h, err := a.host(strings.HasPrefix(args[0], "git:"))
+			if err != nil {
+				return err
+			}
+			defer closing(h, &err)
+			a.printed = true // from here on standard output is the file's
+			return h.Cat(cmd.Context(), args[0], args[1], a.out)
+		},
+	}
+}
+
+// exportDocument is the answer to an export into a directory.
+type exportDocument struct {
+	Schema     string  `json:"schema"`
+	Checkpoint string  `json:"checkpoint"`
+	Path       string  `json:"path"`
+	Seconds    float64 `json:"seconds"`
+}
+
+func (a *app) checkpointExport() *cobra.Command {
+	var devices bool
+	cmd := &cobra.Command{
+		Use: "export CHECKPOINT DIR|-", Short: "Write a checkpoint's files to a new directory, or as a tar stream",
+		Long: `export writes the files of a checkpoint with modes, owners, times, links and extended attributes, into a directory
+that is new or empty, or as a tar stream to standard output.`,
+		Example: `  tine checkpoint export try1 /srv/result
+  tine checkpoint export try1 - | tar -tv`,
+		Args:              exactly("CHECKPOINT", "DIR"),
+		ValidArgsFunction: a.completeArgs(1, "checkpoint"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			h, err := a.host(strings.HasPrefix(args[0], "git:"))
+			if err != nil {
+				return err
+			}
+			defer closing(h, &err)
+			start := time.Now()
+			if args[1] == "-" {
+				if a.outTerminal {
+					return &usageError{"a tar stream doesn't go to a terminal; redirect it"}
+				}
+				a.printed = true
+				_, err := h.ExportCheckpoint(cmd.Context(), args[0], sidecar.ExportRequest{}, a.out)
+				return err
+			}
+			id, err := h.ExportCheckpoint(cmd.Context(), args[0], sidecar.ExportRequest{Dir: args[1], Devices: devices}, nil)
+			if err != nil {
+				return err
+			}
+			doc := exportDocument{"tine.export/v1", id, args[1], time.Since(start).Seconds()}
+			if !a.json {
+				return nil // as cp and tar do
+			}
+			return a.printJSON(doc)
+		},
+	}
+	cmd.Flags().BoolVar(&devices, "devices", false, "make device nodes, which are left out otherwise")
+	return cmd
+}
+
+// removedDocument is the answer to what removes something.
+type removedDocument struct {
+	Schema  string   `json:"schema"`
+	Removed []string `json:"removed" doc:"ids or names"`
+}
+
+func (a *app) printRemoved(removed []string) error {
+	if !a.json {
+		return nil
+	}
+	return a.printJSON(removedDocument{"tine.removed/v1", removed})
+}
+
+func (a *app) checkpointRm() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm NAME...", Short: "Remove names; what no name, fork or run needs goes by gc",
+		Example:           "  tine checkpoint rm try1",
+		Args:              atLeastOne("NAME"),
+		ValidArgsFunction: a.completeArgs(100, "checkpoint"),
+		RunE:              a.untag,
+	}
+}
+
+func atLeastOne(name string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return &usageError{"missing argument: " + name}
+		}
+		return nil
+	}
+}
+
+func (a *app) untag(_ *cobra.Command, names []string) (err error) {
+	h, err := a.host(false)
+	if err != nil {
+		return err
+	}
+	defer closing(h, &err)
+	for _, name := range names {
+		if err := h.Untag(name); err != nil {
+			return err
+		}
+	}
+	return a.printRemoved(names)
+}
+
+// tagDocument is the answer to tag.
+type tagDocument struct {
+	Schema     string `json:"schema"`
+	Checkpoint string `json:"checkpoint"`
+	Name       string `json:"name"`
+}
+
+func (a *app) tagCommand() *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use: "tag CHECKPOINT NAME", Short: "Name a checkpoint, which also keeps it", GroupID: "checkpoints",
+		Example:           "  tine tag 3fa9c1d2 base",
+		Args:              exactly("CHECKPOINT", "NAME"),
+		ValidArgsFunction: a.completeArgs(1, "checkpoint"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			h, err := a.host(strings.HasPrefix(args[0], "git:"))
+			if err != nil {
+				return err
+			}
+			defer closing(h, &err)
+			id, err := h.Tag(cmd.Context(), args[0], args[1], force)
+			if err != nil || !a.json {
+				return err
+			}
+			return a.printJSON(tagDocument{"tine.tag/v1", id, args[1]})
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "take the name away from what has it")
+	return cmd
+}
+
+func (a *app) untagCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "untag NAME...", Short: "Remove a checkpoint's name", GroupID: "checkpoints",
+		Example:           "  tine untag base",
+		Args:              atLeastOne("NAME"),
+		ValidArgsFunction: a.completeArgs(100, "checkpoint"),
+		RunE:              a.untag,
+	}
+}
+
+// outFile is a's standard output where it is a file, for what needs one.
+func (a *app) outFile() (*os.File, bool) {
+	f, ok := a.out.(*os.File)
+	return f, ok
+}
