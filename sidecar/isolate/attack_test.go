@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -63,6 +64,7 @@ var attacks = map[string]func(target) []string{
 	"init":          attackInit,
 	"executable":    attackExecutable,
 	"ipc":           attackIPC,
+	"inject":        attackInject,
 	"host-signal":   attackHostSignal,
 	"cgroup-limits": attackLimits,
 	"new-mount-api": attackMountAPI,
@@ -747,6 +749,19 @@ func attackSetuid(target) []string {
 				}
 			}
 		}
+	}
+	return got
+}
+
+// attackInject types into the terminal that it may have as standard input, and takes it over.
+func attackInject(target) []string {
+	var got []string
+	key := byte('x')
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, 0, unix.TIOCSTI, uintptr(unsafe.Pointer(&key))); errno == 0 {
+		got = append(got, "typed into the terminal")
+	}
+	if unix.IoctlSetInt(0, unix.TIOCSCTTY, 1) == nil {
+		got = append(got, "stole the terminal")
 	}
 	return got
 }
