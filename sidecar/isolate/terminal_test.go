@@ -5,8 +5,10 @@ import (
 	"context"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -134,6 +136,12 @@ func TestTerminalJobControl(t *testing.T) {
 func TestS13_TerminalInjection(t *testing.T) {
 	needRoot(t)
 	_, slave, _ := terminal(t)
+	// As the user's shell, it is the controlling terminal of a session.
+	shell := exec.Command("/proc/self/exe")
+	shell.Args[0] = "sleeper"
+	shell.Stdin = slave
+	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	startHelper(t, shell)
 	spec := attackSpec(t, "inject", target{}, nil, 0)
 	spec.Stdin = slave
 	wantRun(t, spec, "attack done")
