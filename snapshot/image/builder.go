@@ -12,7 +12,7 @@ import (
 
 // Builder makes an image in the base form. Nodes and entries come in any order; link counts and parents are computed
 // from the entries, whatever the nodes say. The first mistake is kept and returned by Encode and Write. A Builder is
-// used by one goroutine. It holds about 160 bytes a node, 32 and its name an entry, and as much again while encoding.
+// used by one goroutine. With everything that it makes it takes at most about 450 bytes a node, names of 20 bytes included.
 type Builder struct {
 	format  content.ObjectFormat
 	nextIno uint64

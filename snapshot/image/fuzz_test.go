@@ -153,7 +153,7 @@ func FuzzHostile(f *testing.F) {
 func TestHostileImages(t *testing.T) {
 	h := newHostile(t)
 	rng := rand.New(rand.NewPCG(3, 4))
-	for range 4000 {
+	for range 1500 {
 		data := h.base
 		if rng.IntN(2) == 0 {
 			data = h.delta

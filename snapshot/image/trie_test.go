@@ -54,7 +54,7 @@ func TestL3_MergeEqualsBuild(t *testing.T) {
 		sortChanges(list)
 		return slices.CompactFunc(list, func(a, b trieChange) bool { return compareChanges(a, b) == 0 })
 	}
-	for range 3000 {
+	for range 1500 {
 		var set, changes []trieChange
 		for range rng.IntN(3) * rng.IntN(90) {
 			set = append(set, random())
