@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing/filemode"
@@ -329,8 +330,10 @@ func (w *workTree) compare(path string, it *item, blob objects.ID, mode uint32) 
 	}
 }
 
-// prune drops directories that have nothing left of what was in them; empty ones stay.
+// prune drops directories that have nothing left of what was in them; empty ones stay. It also puts children into the
+// order of git trees, so that a clean work tree gives the very checkpoint that its commit gives.
 func prune(dir *item) {
+	slices.SortFunc(dir.kids, func(a, b *item) int { return strings.Compare(a.treeName(), b.treeName()) })
 	kept := dir.kids[:0]
 	for _, k := range dir.kids {
 		if k.mode&unix.S_IFMT == unix.S_IFDIR && k.gitlink == nil {

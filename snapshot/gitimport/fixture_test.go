@@ -2,6 +2,7 @@ package gitimport
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"os/exec"
@@ -217,4 +218,30 @@ func fsck(t testing.TB, dir string) {
 func sourceFiles(t testing.TB, src, rev string) string {
 	t.Helper()
 	return git(t, src, "ls-tree", "-r", "-z", "--full-tree", rev)
+}
+
+// mktree writes a tree with one entry that git itself would refuse.
+func mktree(t testing.TB, dir, blob, name string) string {
+	t.Helper()
+	id, err := hex.DecodeString(blob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("git", "hash-object", "-w", "-t", "tree", "--literally", "--stdin")
+	cmd.Dir, cmd.Env, cmd.Stdin = dir, gitEnv(), strings.NewReader("100644 "+name+"\x00"+string(id))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("hash-object: %v\n%s", err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// gitIn is git with an input.
+func gitIn(t testing.TB, dir string, in *os.File, args ...string) {
+	t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir, cmd.Env, cmd.Stdin = dir, gitEnv(), in
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("git %v: %v\n%s", args, err, out)
+	}
 }

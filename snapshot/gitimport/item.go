@@ -34,6 +34,14 @@ func (d *item) add(kid *item) *item {
 	return kid
 }
 
+// treeName sorts as git's trees do: a directory as if its name ended in a slash.
+func (it *item) treeName() string {
+	if it.mode&unix.S_IFMT == unix.S_IFDIR && it.gitlink == nil {
+		return it.name + "/"
+	}
+	return it.name
+}
+
 func blobID(id objects.ID) content.ID {
 	c := content.ID{Algo: content.GitSHA1}
 	copy(c.Digest[:], id[:])
