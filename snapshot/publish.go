@@ -57,14 +57,8 @@ func (s *Store) publish(ctx context.Context, d Draft) (*Checkpoint, error) {
 		ID: id, Identity: identity, TreeID: d.TreeID, Commit: d.Commit, Files: d.Files, Bytes: d.Bytes,
 		Parent: d.Parent, Base: d.Base, Sources: d.Sources,
 	}
-	data, err := c.encode()
-	if err != nil {
+	if _, err := c.encode(); err != nil {
 		return nil, err
-	}
-	if c.Base != "" {
-		if _, err := s.fs.Stat(s.imagePath(c.Base, "")); err != nil {
-			return nil, fmt.Errorf("the image of the delta's base: %w", err)
-		}
 	}
 	if _, err := s.mkdir("images"); err != nil {
 		return nil, err
@@ -76,7 +70,11 @@ func (s *Store) publish(ctx context.Context, d Draft) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := out.WriteFrom(s.imagePath(id, c.Base), d.Image, 0o444); err != nil {
+	if err := s.writeImage(out, c, d.Image); err != nil {
+		return nil, err
+	}
+	data, err := c.encode()
+	if err != nil {
 		return nil, err
 	}
 	if err := s.AddProvenance(id, d.Provenance); err != nil {
@@ -89,6 +87,46 @@ func (s *Store) publish(ctx context.Context, d Draft) (*Checkpoint, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// flattenAt: a delta with more than one change for this many nodes and names of its base is replaced by an image of its own.
+const flattenAt = 8
+
+// writeImage writes the draft's image, or the flattened one if it is a large delta; then c.Base is "".
+func (s *Store) writeImage(out durable.Writer, c *Checkpoint, enc *image.Encoded) error {
+	path := s.imagePath(c.ID, c.Base)
+	if err := out.WriteFrom(path, enc, 0o444); err != nil || c.Base == "" {
+		return err
+	}
+	base, err := s.openImage(c.Base, "", nil, c.Base)
+	if err != nil {
+		return fmt.Errorf("the image of the delta's base: %w", err)
+	}
+	m, err := image.Open(s.fs, path, base)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	if m.Changes()*flattenAt <= base.NumNodes()+base.NumNames() {
+		return nil
+	}
+	b, err := m.Builder()
+	if err != nil {
+		return fmt.Errorf("flatten: %w", err)
+	}
+	flat, err := b.Encode()
+	if err != nil {
+		return fmt.Errorf("flatten: %w", err)
+	}
+	if got := flat.Identity(); got != c.Identity {
+		return fmt.Errorf("flatten: checkpoint %s became %s", short(c.ID), short(got.CheckpointID()))
+	}
+	if err := out.WriteFrom(s.imagePath(c.ID, ""), flat, 0o444); err != nil {
+		return err
+	}
+	c.Base = ""
+	_ = s.fs.Remove(path) // no manifest names it; gc would find it
+	return nil
 }
 
 func (s *Store) imagePath(id, base string) string { return s.path("images", imageName(id, base)) }
