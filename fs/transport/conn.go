@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"encoding/binary"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -25,6 +24,7 @@ type Conn struct {
 	refs   atomic.Int64
 	keep   atomic.Bool // don't close fd (Detach)
 	closed bool        // fd was closed; set before done
+	gone   atomic.Bool // the kernel has no connection for fd any more
 
 	requests [numOpcodes]atomic.Uint64
 
@@ -41,6 +41,9 @@ func (c *Conn) Err() error {
 	<-c.done
 	return c.err
 }
+
+// Gone reports whether the connection ended in the kernel: its mount went away or was aborted.
+func (c *Conn) Gone() bool { return c.gone.Load() }
 
 // Close stops reading and closes the descriptor when the handlers that run have replied. When it was the last
 // descriptor of the connection, the kernel aborts the mount: callers get ENOTCONN.
@@ -132,6 +135,7 @@ func (c *Conn) answer(msg Msg, out []byte) {
 	switch errno := rawWrite(c.fd, out[:n]); errno {
 	case 0, unix.ENOENT:
 	case unix.ENODEV, unix.EPERM:
+		c.gone.Store(true)
 		c.end(nil)
 	default:
 		c.loop.log.Error("fuse transport: the kernel refused a reply", "op", OpName(op), "bytes", n, "err", errno)
@@ -166,8 +170,7 @@ func (c *Conn) Notify(code int32, parts ...[]byte) error {
 		n += len(p)
 		iov = append(iov, p)
 	}
-	binary.NativeEndian.PutUint32(head[:], uint32(n))
-	binary.NativeEndian.PutUint32(head[4:], uint32(code))
+	PutNotify(head[:], code, n)
 	for {
 		_, err := unix.Writev(c.fd, iov)
 		if err == unix.EINTR {

@@ -132,12 +132,13 @@ func (l *Loop) Close() error {
 }
 
 // Add begins to serve fd, a /dev/fuse descriptor whose INIT is done, and owns it from then on (not on error). It
-// is made non-blocking.
-func (l *Loop) Add(fd int, h Handler) (*Conn, error) {
+// is made non-blocking. handler is called before the first request is read.
+func (l *Loop) Add(fd int, handler func(*Conn) Handler) (*Conn, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, fmt.Errorf("transport: descriptor %d: %w", fd, err)
 	}
-	c := &Conn{loop: l, fd: fd, h: h, done: make(chan struct{})}
+	c := &Conn{loop: l, fd: fd, done: make(chan struct{})}
+	c.h = handler(c)
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -202,6 +203,7 @@ func (l *Loop) drain(c *Conn, b *buffers) {
 		case unix.EINTR, unix.ENOENT:
 			continue
 		case unix.ENODEV:
+			c.gone.Store(true)
 			c.end(nil)
 			return
 		default:

@@ -43,7 +43,7 @@ func start(t *testing.T, threads int, h *fakeHandler) (*Loop, *Conn, kernel) {
 	}
 	t.Cleanup(func() { l.Close() })
 	h.closed = make(chan error, 1)
-	c, err := l.Add(p[0], h)
+	c, err := l.Add(p[0], func(*Conn) Handler { return h })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestCloseEndsConnection(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Add(k.fd, h); err != ErrClosed {
+	if _, err := l.Add(k.fd, func(*Conn) Handler { return h }); err != ErrClosed {
 		t.Errorf("Add after Close: %v", err)
 	}
 }

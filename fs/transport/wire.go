@@ -139,6 +139,13 @@ func PutHeader(out []byte, unique uint64, n int) int {
 	return n
 }
 
+// PutNotify writes the header of a notification of n bytes in all.
+func PutNotify(out []byte, code int32, n int) {
+	binary.NativeEndian.PutUint32(out, uint32(n))
+	binary.NativeEndian.PutUint32(out[4:], uint32(code))
+	binary.NativeEndian.PutUint64(out[8:], 0)
+}
+
 var opNames = [numOpcodes]string{
 	Lookup: "LOOKUP", Forget: "FORGET", Getattr: "GETATTR", Setattr: "SETATTR", Readlink: "READLINK", Symlink: "SYMLINK",
 	Mknod: "MKNOD", Mkdir: "MKDIR", Unlink: "UNLINK", Rmdir: "RMDIR", Rename: "RENAME", Link: "LINK", Open: "OPEN",
