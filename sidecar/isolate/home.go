@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +29,7 @@ func (v *view) mountHome() error {
 	if err != nil || leaves(real) {
 		return v.emptyHome(home, "the host has no "+home)
 	}
+	v.home = real
 	if v.cfg.Home.Mode == HomeEmpty {
 		return v.emptyHome(real, "asked for")
 	}
@@ -37,6 +39,8 @@ func (v *view) mountHome() error {
 	}
 	defer lower.Close()
 
+	inner := v.mountsBelow(real)
+	defer closeMounts(inner)
 	err = v.overlayHome(real, lower, v.cfg.Stage)
 	v.report.Home = "overlay"
 	if err != nil {
@@ -47,7 +51,51 @@ func (v *view) mountHome() error {
 	if err != nil {
 		return v.emptyHome(real, err.Error())
 	}
+	// An overlay looks through mounts: what is mounted in the home directory comes back read-only.
+	for _, m := range inner {
+		at, err := v.open(m.point)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.point, err)
+		}
+		err = attach(m.fd, at, "")
+		unix.Close(at)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.point, err)
+		}
+		v.report.Notes = append(v.report.Notes, "read-only in the home directory: "+m.point)
+	}
 	return v.coverAgain(real)
+}
+
+// innerMount is a clone of a mount of the view.
+type innerMount struct {
+	point string
+	fd    int
+}
+
+// mountsBelow clones the mounts that the view has below a directory, coverings excepted.
+func (v *view) mountsBelow(dir string) []innerMount {
+	mounts, err := readMounts()
+	if err != nil {
+		return nil
+	}
+	var out []innerMount
+	for _, m := range mounts {
+		point, ok := strings.CutPrefix(m.Point, v.top)
+		if !ok || !below(point, dir) || m.Source == blankSource {
+			continue
+		}
+		if fd, err := openTree(unix.AT_FDCWD, m.Point, false); err == nil {
+			out = append(out, innerMount{point, fd})
+		}
+	}
+	return out
+}
+
+func closeMounts(list []innerMount) {
+	for _, m := range list {
+		unix.Close(m.fd)
+	}
 }
 
 // leaves reports whether a path lies where the view has its own: the host's content isn't wanted there.

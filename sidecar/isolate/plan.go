@@ -37,18 +37,21 @@ func leftOut(fstype string) bool {
 // planner is plan's view of the machine, replaceable in tests.
 type planner struct {
 	mounts []mountEntry
-	// shows reports whether the path, followed by name, ends on the mount with this id (not one stacked above it).
-	shows func(path string, id int) bool
-	home  string
+	// mountID returns the id of the mount on which a path ends, following no symlink; 0 if that can't be told, and false if
+	// there is no such path.
+	mountID func(path string) (id int, there bool)
+	// backing lists the files that hold what is on a block device (loop devices).
+	backing func(dev string) []string
+	home    string
 }
 
-// makePlan finds every place that shows something to hide. hide holds real paths (symlinks resolved) that exist; sockets
-// are covered where they are, without looking for twins of the whole directory.
+// makePlan finds every place that shows something to hide. hide holds real paths (symlinks resolved) that exist. So does
+// also, of single files (sockets, swap files) whose absence nobody asked for: they never refuse a run.
 //
 // For each hidden path its location (superblock, path in it) is computed, and those of the mounts beneath it. Each mount
 // of the same superblock then shows it if its root is an ancestor (the path to cover lies inside the mount) or a
 // descendant (the whole mount is covered). Overlays over directories that hold or lie in a hidden one count as such mounts.
-func (p planner) makePlan(hide, sockets []string) (plan, error) {
+func (p planner) makePlan(hide, also []string) (plan, error) {
 	covers := map[string]bool{}
 	add := func(c, because string, must bool) error {
 		for _, e := range essential(p.home) {
@@ -76,9 +79,12 @@ func (p planner) makePlan(hide, sockets []string) (plan, error) {
 					return plan{}, err
 				}
 			}
+			if p.backing != nil {
+				also = append(also, p.backing(loc.dev)...)
+			}
 		}
 	}
-	for _, s := range sockets {
+	for _, s := range also {
 		covers[s] = true
 		if m, ok := p.mountOf(s); ok {
 			for _, t := range p.twins(location{m.Dev, inside(m, s)}) {
@@ -122,8 +128,18 @@ func (p planner) locations(h string) []found {
 	return out
 }
 
-// mountOf returns the mount on which a path lies: the last one with the longest point that is a prefix.
+// mountOf returns the mount on which a path lies: the one that the kernel names, else the last with the longest point that
+// is a prefix (which may be buried under another).
 func (p planner) mountOf(name string) (mountEntry, bool) {
+	if p.mountID != nil {
+		if id, there := p.mountID(name); there && id != 0 {
+			for _, m := range p.mounts {
+				if m.ID == id && within(name, m.Point) {
+					return m, true
+				}
+			}
+		}
+	}
 	var best mountEntry
 	ok := false
 	for _, m := range p.mounts {
@@ -169,7 +185,11 @@ func (p planner) through(m mountEntry, root, target string) []string {
 		if root == "/" {
 			c = path.Join(m.Point, target)
 		}
-		if p.shows == nil || p.shows(c, m.ID) {
+		if p.mountID == nil {
+			return []string{c}
+		}
+		// Buried under another mount, or gone, it shows nothing.
+		if id, there := p.mountID(c); there && (id == 0 || id == m.ID) {
 			return []string{c}
 		}
 	case below(root, target):

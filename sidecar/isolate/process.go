@@ -13,7 +13,7 @@ import (
 // Process is a program that was started, and everything around it.
 //
 // Its goroutines: the launcher keeps init's parent thread alive; receive reads the control socket; supervise waits for the
-// end, enforces the deadline and cleans up; copiers move standard input and output.
+// end, enforces the deadline and cleans up; watchSockets looks for what is new on the host; copiers move standard input and output.
 type Process struct {
 	// Immutable after Start.
 	spec    Spec
@@ -24,6 +24,7 @@ type Process struct {
 	reaped  chan struct{} // closed when init was waited for; initState is then set
 	report  Report
 	begun   time.Time
+	sockets []string // of the host, at the start
 
 	initState *os.ProcessState
 

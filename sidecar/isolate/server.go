@@ -25,6 +25,7 @@ type server struct {
 	control channel
 	reaper  *reaper
 	cfg     config
+	guard   *guard
 	master  *os.File
 	quit    chan int
 	jobs    chan func()
@@ -58,7 +59,7 @@ func (s *server) start(id int, p program, files []uintptr) {
 		s.reaper.mu.Unlock()
 		s.control.send(message{Op: "failed", ID: id, Failure: encodeFailure(err)})
 		if id == 0 {
-			s.quit <- 76
+			s.quit <- 77
 		}
 		return
 	}
@@ -150,7 +151,7 @@ func (s *server) requests() {
 			continue
 		}
 		if err != nil {
-			s.quit <- 77
+			s.quit <- 78
 			return
 		}
 		switch m.Op {
@@ -160,6 +161,8 @@ func (s *server) requests() {
 			if s.master != nil {
 				setSize(s.master, m.Rows, m.Cols)
 			}
+		case "guard":
+			s.guard.check(m.Paths)
 		case "spawn":
 			s.spawn(m, files)
 			continue

@@ -11,10 +11,16 @@ import (
 // hostSockets lists the file names of the unix sockets that are bound now, in every network namespace that a process is
 // in: names of sockets in the file system know no network namespace. Names that no longer exist are left out.
 func hostSockets() []string {
+	procs, _ := filepath.Glob("/proc/[0-9]*")
+	return socketsOf(append([]string{"/proc/self"}, procs...), procs)
+}
+
+// socketsOf reads the network namespaces of some processes (directories in /proc). Names that are relative to their
+// owner's directory are looked for in owners.
+func socketsOf(procs, owners []string) []string {
 	names := map[string]string{} // socket inode -> name that it is bound to
 	spaces := map[string]bool{}
-	procs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, p := range append([]string{"/proc/self"}, procs...) {
+	for _, p := range procs {
 		ns, err := os.Readlink(p + "/ns/net")
 		if err != nil || spaces[ns] {
 			continue
@@ -38,7 +44,7 @@ func hostSockets() []string {
 		}
 	}
 	if len(relative) > 0 {
-		resolveRelative(procs, relative, out)
+		resolveRelative(owners, relative, out)
 	}
 	list := make([]string, 0, len(out))
 	for s := range out {

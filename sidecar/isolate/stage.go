@@ -61,7 +61,7 @@ func runInit() int {
 	if m, _, err := control.receive(); err != nil || m.Op != "go" {
 		return 73
 	}
-	report, master, slave, err := setUp(cfg)
+	v, master, slave, err := setUp(cfg)
 	if err != nil {
 		control.send(message{Op: "failed", Failure: encodeFailure(err)})
 		return 74
@@ -70,10 +70,14 @@ func runInit() int {
 	if master != nil {
 		fds = append(fds, int(master.Fd()))
 	}
-	if err := control.send(message{Op: "ready", Report: report}, fds...); err != nil {
+	if err := control.send(message{Op: "ready", Report: v.report}, fds...); err != nil {
 		return 75
 	}
-	s := &server{control: control, reaper: r, cfg: cfg, master: master, quit: make(chan int, 1), jobs: make(chan func())}
+	g, err := newGuard(v)
+	if err != nil {
+		return 76
+	}
+	s := &server{control: control, reaper: r, cfg: cfg, guard: g, master: master, quit: make(chan int, 1), jobs: make(chan func())}
 	go s.requests()
 	go s.reap(children)
 
@@ -113,7 +117,7 @@ func readConfig(f *os.File) (config, error) {
 }
 
 // setUp builds the view and restricts this thread. The terminal, if asked for, is of the view's own devpts.
-func setUp(cfg config) (r *Report, master, slave *os.File, err error) {
+func setUp(cfg config) (v *view, master, slave *os.File, err error) {
 	if cfg.Cgroup {
 		if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 			return nil, nil, nil, setupErr("unshare cgroup namespace", err)
@@ -127,7 +131,7 @@ func setUp(cfg config) (r *Report, master, slave *os.File, err error) {
 			return nil, nil, nil, setupErr("bring up loopback", err)
 		}
 	}
-	r, err = buildView(cfg)
+	v, err = buildView(cfg)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -140,8 +144,11 @@ func setUp(cfg config) (r *Report, master, slave *os.File, err error) {
 		}
 	}
 	unix.Umask(int(cfg.Umask))
-	if r.AbstractSockets, err = fenceAbstract(cfg.Network); err != nil {
-		return nil, nil, nil, err
+	v.report.AbstractSockets = "shared"
+	if !cfg.WritableHost {
+		if v.report.AbstractSockets, err = fenceAbstract(cfg.Network); err != nil {
+			return nil, nil, nil, err
+		}
 	}
 	if err := dropPrivileges(); err != nil {
 		return nil, nil, nil, err
@@ -151,7 +158,7 @@ func setUp(cfg config) (r *Report, master, slave *os.File, err error) {
 			return nil, nil, nil, setupErr("install system call filter", err)
 		}
 	}
-	return r, master, slave, nil
+	return v, master, slave, nil
 }
 
 // loopbackUp sets lo's flag IFF_UP in this network namespace.

@@ -58,7 +58,8 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 		cfg.V1 = append(cfg.V1, c)
 	}
 	if !s.WritableHost {
-		cfg.Sockets = hostSockets()
+		p.sockets = hostSockets()
+		cfg.Sockets = p.sockets
 		if real, err := filepath.EvalSymlinks(p.stage); err == nil {
 			cfg.Hide = append(cfg.Hide, real)
 		}
@@ -100,6 +101,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	p.begun = time.Now()
 	p.attach()
 	go p.supervise()
+	go p.watchSockets()
 	return p, nil
 }
 
@@ -130,7 +132,7 @@ func makeStage(scratch string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, d := range []string{"root", "blank", "upper", "work"} {
+	for _, d := range []string{"root", "upper", "work"} {
 		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
 			os.RemoveAll(dir)
 			return "", err

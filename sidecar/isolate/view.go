@@ -16,15 +16,21 @@ type view struct {
 	cfg    config
 	root   *os.File // the new root's top
 	top    string   // where it is mounted while under construction
-	blank  string   // a read-only tmpfs with an empty directory "dir" and an empty file "file"
+	blank  int      // descriptor of a read-only tmpfs with an empty directory "dir" and an empty file "file"
 	report *Report
 	plan   plan
+	home   string // real path of the home directory, once it is mounted
+
+	blankDev uint64 // device number of blank
 
 	workspaces []int // detached mounts, in the order of cfg.Workspaces
 }
 
+// blankSource is the name under which coverings appear in the view's mountinfo.
+const blankSource = "tine-blank"
+
 // buildView replaces init's root by the view.
-func buildView(cfg config) (*Report, error) {
+func buildView(cfg config) (*view, error) {
 	v := &view{cfg: cfg, report: &Report{Isolation: "private", Network: string(cfg.Network), Home: "none"}}
 	if cfg.WritableHost {
 		v.report.Isolation = "host"
@@ -53,7 +59,7 @@ func buildView(cfg config) (*Report, error) {
 			return nil, setupErr(s.name, err)
 		}
 	}
-	return v.report, nil
+	return v, nil
 }
 
 // openWorkspaces takes hold of the workspaces before anything is mounted over their paths.
@@ -82,19 +88,39 @@ func (v *view) makeRoot() error {
 		return err
 	}
 	v.root = root
-	v.blank = path.Join(v.cfg.Stage, "blank")
-	if err := unix.Mount("tine-blank", v.blank, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=755,size=4k,nr_inodes=4"); err != nil {
+	for name := range ownTop {
+		if err := unix.Mkdirat(int(root.Fd()), name, 0o755); err != nil {
+			return err
+		}
+	}
+	return v.makeBlank(path.Join(v.top, "tmp"))
+}
+
+// makeBlank mounts what coverings are clones of. It lies beneath the view's /tmp, where no path leads but where it can be
+// cloned as long as the view exists.
+func (v *view) makeBlank(at string) error {
+	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	if err := unix.Mount(blankSource, at, "tmpfs", flags, "mode=755,size=4k,nr_inodes=4"); err != nil {
 		return err
 	}
-	if err := unix.Mkdir(v.blank+"/dir", 0o555); err != nil {
+	if err := unix.Mkdir(at+"/dir", 0o555); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(v.blank+"/file", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0)
+	f, err := os.OpenFile(at+"/file", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
 	f.Close()
-	return unix.Mount("", v.blank, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	if err := unix.Mount("", at, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|flags, ""); err != nil {
+		return err
+	}
+	if v.blank, err = unix.Open(at, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(v.blank, &st)
+	v.blankDev = st.Dev
+	return err
 }
 
 // ownTop are the top-level directories that a private view has of its own.
@@ -105,11 +131,6 @@ func (v *view) bindHost() error {
 	entries, err := os.ReadDir("/")
 	if err != nil {
 		return err
-	}
-	for name := range ownTop {
-		if err := unix.Mkdirat(int(v.root.Fd()), name, 0o755); err != nil {
-			return err
-		}
 	}
 	for _, e := range entries {
 		name := e.Name()
@@ -184,7 +205,7 @@ func (v *view) hide() error {
 			host = append(host, m)
 		}
 	}
-	p, err := planner{mounts: host, shows: showsMount, home: v.cfg.Home.Path}.makePlan(v.cfg.Hide, v.cfg.Sockets)
+	p, err := planner{mounts: host, mountID: mountID, backing: backingFiles, home: v.cfg.Home.Path}.makePlan(v.cfg.Hide, append(swapFiles(), v.cfg.Sockets...))
 	if err != nil {
 		return err
 	}
@@ -209,7 +230,7 @@ func (v *view) detachMounts(ours []mountEntry, p plan) error {
 	for i := len(ours) - 1; i >= 0; i-- {
 		m := ours[i]
 		rel := strings.TrimPrefix(m.Point, v.top)
-		if rel == "" {
+		if rel == "" || m.Source == blankSource {
 			continue
 		}
 		out := leftOut(m.FSType)
@@ -229,13 +250,17 @@ func (v *view) detachMounts(ours []mountEntry, p plan) error {
 	return nil
 }
 
-// showsMount reports whether a host path ends on the mount with this id. When in doubt it does.
-func showsMount(p string, id int) bool {
+// mountID asks the kernel on which mount a host path ends. When in doubt the path is there, on an unknown one.
+func mountID(p string) (id int, there bool) {
 	var st unix.Statx_t
-	if err := unix.Statx(unix.AT_FDCWD, p, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_MNT_ID, &st); err != nil {
-		return err != unix.ENOENT && err != unix.ENOTDIR
+	err := unix.Statx(unix.AT_FDCWD, p, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_MNT_ID, &st)
+	switch {
+	case err == unix.ENOENT || err == unix.ENOTDIR:
+		return 0, false
+	case err != nil || st.Mask&unix.STATX_MNT_ID == 0:
+		return 0, true
 	}
-	return st.Mask&unix.STATX_MNT_ID == 0 || int(st.Mnt_id) == id
+	return int(st.Mnt_id), true
 }
 
 // open opens a path of the view without following any symlink: one that was swapped for a link is an error, not a hole.
@@ -264,14 +289,14 @@ func (v *view) cover(p string) (bool, error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return false, err
 	}
-	with := v.blank + "/file"
+	with := "file"
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
-		with = v.blank + "/dir"
+		with = "dir"
 	case unix.S_IFLNK:
 		return false, errors.New("became a symlink")
 	}
-	src, err := openTree(unix.AT_FDCWD, with, false)
+	src, err := openTree(v.blank, with, false)
 	if err != nil {
 		return false, err
 	}

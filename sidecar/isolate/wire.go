@@ -42,7 +42,7 @@ type config struct {
 	TTY           bool
 	Rows, Cols    uint16
 
-	Stage  string // host directory with root, blank, upper, work
+	Stage  string // host directory with root, upper, work
 	Cgroup bool
 	V1     []string // controllers whose v1 hierarchies the run has a group in
 	V2     bool
@@ -61,6 +61,7 @@ type mountConfig struct {
 //	caller → init   go             start building; the cgroup is in place
 //	                signal         Signal, All
 //	                resize         Rows, Cols
+//	                guard          Paths that are to be covered too
 //	                spawn          Spawn, with three descriptors (see exec.go)
 //	init → caller   ready          Report; a terminal's master descriptor comes along
 //	                started        ID, PID (in the view's pid namespace)
@@ -76,6 +77,7 @@ type message struct {
 	PID        int       `json:"pid,omitempty"`
 	Report     *Report   `json:"report,omitempty"`
 	Failure    *failure  `json:"failure,omitempty"`
+	Paths      []string  `json:"paths,omitempty"`
 	Spawn      *spawnReq `json:"spawn,omitempty"`
 }
 
