@@ -5,13 +5,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tine/fs"
+	"tine/overlay"
+	"tine/overlay/journal"
+	"tine/overlay/registry"
 	"tine/sidecar/isolate"
 	"tine/sidecar/record"
 	"tine/snapshot"
 	"tine/snapshot/content"
+	"tine/snapshot/dirimport"
 	"tine/snapshot/durable"
 	"tine/snapshot/gitimport"
 	"tine/snapshot/gitimport/objects"
+	"tine/snapshot/glob"
 	"tine/snapshot/image"
 	"tine/snapshot/pin"
 )
@@ -31,6 +37,12 @@ var conditions = []condition{
 	{"pin.ErrNotFound", sentinel(pin.ErrNotFound), Failed, "not_found", "", "no such pin"},
 	{"snapshot.NameTakenError", typed[*snapshot.NameTakenError](), Refused, "name_taken", "names", "the name is taken; --force moves it"},
 
+	{"registry.NameTakenError", typed[*registry.NameTakenError](), Refused, "name_taken", "names", "the name is taken by another fork; --force moves it"},
+	{"registry.NotFoundError", typed[*registry.NotFoundError](), Failed, "not_found", "", "no fork has that id or name"},
+	{"registry.AmbiguousError", typed[*registry.AmbiguousError](), Failed, "ambiguous", "", "the shortened id stands for several forks"},
+	{"registry.CorruptError", typed[*registry.CorruptError](), Failed, "damaged", "", "the list of forks is damaged; see tine fsck"},
+	{"overlay.ServedError", typed[*overlay.ServedError](), Refused, "served", "serving", "another process serves the fork"},
+
 	{"snapshot.ErrNoStore", sentinel(snapshot.ErrNoStore), Failed, "no_store", "", "there is no store yet; the first import makes it"},
 	{"snapshot.VersionError", typed[*snapshot.VersionError](), Refused, "version", "format", "the store was written by another version of tine"},
 	{"image.VersionError", typed[*image.VersionError](), Refused, "version", "format", "a tree image was written by another version of tine"},
@@ -47,6 +59,23 @@ var conditions = []condition{
 	{"gitimport.CorruptError", typed[*gitimport.CorruptError](), Failed, "corrupt_repository", "", "the repository has damaged objects"},
 	{"objects.CorruptError", typed[*objects.CorruptError](), Failed, "corrupt_repository", "", "the repository has damaged objects"},
 	{"objects.ErrNotFound", sentinel(objects.ErrNotFound), Failed, "missing_objects", "", "the repository lacks an object"},
+
+	{"dirimport.RequestError", typed[*dirimport.RequestError](), Usage, "usage", "", "the import's options make no sense"},
+	{"dirimport.HoldsError", typed[*dirimport.HoldsError](), Refused, "holds_store", "import", "the directory holds the store, a mounted fork or a file system of the kernel's own"},
+	{"dirimport.ChangedError", typed[*dirimport.ChangedError](), Failed, "changed", "", "a file was written to while it was read"},
+	{"glob.Error", typed[*glob.Error](), Usage, "usage", "", "a pattern makes no sense"},
+
+	{"overlay.LimitError", typed[*overlay.LimitError](), Failed, "limit", "", "the fork's limit is reached"},
+	{"overlay.CorruptError", typed[*overlay.CorruptError](), Failed, "damaged", "", "the fork's own files are damaged; see tine fsck"},
+	{"overlay.BaseError", typed[*overlay.BaseError](), Failed, "damaged", "", "a layer belongs to another fork or base"},
+	{"overlay.BrokenError", typed[*overlay.BrokenError](), Failed, "fork_read_only", "", "a write failed and the fork is read-only until it is opened again"},
+	{"overlay.IOError", typed[*overlay.IOError](), Failed, "io", "", "something in the fork could not be read or written"},
+	{"journal.VersionError", typed[*journal.VersionError](), Refused, "version", "format", "a journal was written by another version of tine"},
+	{"journal.BadRecordError", typed[*journal.BadRecordError](), Failed, "damaged", "", "a journal is damaged"},
+	{"fs.ErrNoDevice", sentinel(fs.ErrNoDevice), Failed, "no_fuse", "", "FUSE can't be used here: its device is missing or closed to us; see tine doctor"},
+	{"fs.ErrBusy", sentinel(fs.ErrBusy), Failed, "mount_point_busy", "", "something is mounted at the mount point already"},
+	{"fs.ErrMountPoint", sentinel(fs.ErrMountPoint), Failed, "mount_point", "", "the mount point is missing or is no directory"},
+	{"fs.ErrNotMounted", sentinel(fs.ErrNotMounted), Failed, "not_mounted", "", "what should be unmounted is no mount of tine"},
 
 	{"content.CorruptError", typed[*content.CorruptError](), Failed, "damaged", "", "a content is not what its id says; see tine fsck"},
 	{"content.MissingError", typed[*content.MissingError](), Failed, "missing_content", "", "a content is in no source; is the repository that it came from gone?"},

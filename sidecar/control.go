@@ -13,9 +13,10 @@ import (
 // than finding a file per fork.
 //
 //	GET  /control                 -> Hello; the handshake
+//	GET  /v1/forks                -> all ForkStatus
 //	GET  /v1/forks/ID             -> ForkStatus
 //	POST /v1/forks/ID/diff        DiffRequest -> ForkDiff
-//	POST /v1/forks/ID/patch       PatchRequest -> a git-format patch
+//	POST /v1/forks/ID/patch       RenderRequest -> a git-format patch
 //	POST /v1/forks/ID/export      ExportRequest -> a tar stream, or nothing when a directory was named
 //	POST /v1/forks/ID/seal        SealRequest -> SealReceipt
 //	POST /v1/forks/ID/fork        ForkRequest -> the new forks

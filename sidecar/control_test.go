@@ -24,7 +24,7 @@ type fake struct {
 }
 
 func (f fake) Seal(ctx context.Context, r SealRequest) (*SealReceipt, error) { return f.seal(ctx, r) }
-func (f fake) Patch(_ context.Context, _ PatchRequest, w io.Writer) error    { return f.patch(w) }
+func (f fake) Render(_ context.Context, _ RenderRequest, w io.Writer) error  { return f.patch(w) }
 
 // longDir is a directory whose path doesn't fit into a socket's address.
 func longDir(t *testing.T) string {
@@ -68,7 +68,7 @@ func TestForkOfAnotherProcessIsAskedThroughItsSocket(t *testing.T) {
 		t.Errorf("refusal: %v, %+v", err, v)
 	}
 	var patch strings.Builder
-	if err := r.Patch(ctx, PatchRequest{}, &patch); err != nil || patch.Len() != 1<<20 {
+	if err := r.Render(ctx, RenderRequest{}, &patch); err != nil || patch.Len() != 1<<20 {
 		t.Errorf("patch: %d bytes, %v", patch.Len(), err)
 	}
 	err = r.unserve(ctx)
@@ -97,7 +97,7 @@ func TestO5_HalfAStreamIsAnError(t *testing.T) {
 	defer r.Close()
 	for _, begin = range []string{"", "diff --git"} {
 		var out strings.Builder
-		err := r.Patch(ctx, PatchRequest{}, &out)
+		err := r.Render(ctx, RenderRequest{}, &out)
 		if err == nil || !strings.Contains(err.Error(), "reading a blob") || out.String() != begin {
 			t.Errorf("after %q: %v, got %q", begin, err, out.String())
 		}

@@ -28,21 +28,39 @@ type remoteFork struct {
 }
 
 // findServer asks each process that listens in dir (STORE/run) whether it serves the fork; nil when none does.
-// Sockets whose process is gone are removed: their names are never used again.
 func findServer(ctx context.Context, dir, store, fork string) (*remoteFork, error) {
+	var found *remoteFork
+	err := eachServer(ctx, dir, store, func(r *remoteFork) (bool, error) {
+		if !slices.Contains(r.hello.Forks, fork) {
+			return false, nil
+		}
+		if r.hello.Protocol < ControlOldest || r.hello.Oldest > ControlVersion {
+			return false, fmt.Errorf("%w: process %d speaks versions %d to %d of the protocol, this tine %d to %d; use the same tine for both",
+				ErrControl, r.hello.PID, r.hello.Oldest, r.hello.Protocol, ControlOldest, ControlVersion)
+		}
+		r.id = fork
+		found = r
+		return true, nil
+	})
+	return found, err
+}
+
+// eachServer calls do for each process of the store that answers, until do takes one (which then is the caller's).
+// Sockets whose process is gone are removed: their names are never used again.
+func eachServer(ctx context.Context, dir, store string, do func(*remoteFork) (taken bool, err error)) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("control sockets: %w", err)
+		return fmt.Errorf("control sockets: %w", err)
 	}
 	var unclear error
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), ".sock") {
 			continue
 		}
-		r := &remoteFork{id: fork, client: controlClient(filepath.Join(dir, e.Name()))}
+		r := &remoteFork{client: controlClient(filepath.Join(dir, e.Name()))}
 		err := r.greet(ctx)
 		switch {
 		case errors.Is(err, unix.ECONNREFUSED):
@@ -50,17 +68,20 @@ func findServer(ctx context.Context, dir, store, fork string) (*remoteFork, erro
 		case errors.Is(err, fs.ErrNotExist): // it has just ended
 		case err != nil:
 			unclear = err
-		case r.hello.Store != store:
-		case slices.Contains(r.hello.Forks, fork):
-			if r.hello.Protocol < ControlOldest || r.hello.Oldest > ControlVersion {
-				return nil, fmt.Errorf("%w: process %d speaks versions %d to %d of the protocol, this tine %d to %d; use the same tine for both",
-					ErrControl, r.hello.PID, r.hello.Oldest, r.hello.Protocol, ControlOldest, ControlVersion)
+		case r.hello.Store == store:
+			taken, err := do(r)
+			if taken || err != nil {
+				return err
 			}
-			return r, nil
 		}
 		r.client.CloseIdleConnections()
 	}
-	return nil, unclear
+	return unclear
+}
+
+// statuses asks a process for all forks that it serves.
+func (r *remoteFork) statuses(ctx context.Context) (list []ForkStatus, err error) {
+	return list, r.request(ctx, "GET", "/v1/forks", nil, &list)
 }
 
 func controlClient(path string) *http.Client {
@@ -120,7 +141,11 @@ func (r *remoteFork) send(ctx context.Context, method, path string, req any) (*h
 }
 
 func (r *remoteFork) ask(ctx context.Context, method, op string, req, answer any) error {
-	resp, err := r.send(ctx, method, "/v1/forks/"+r.id+op, req)
+	return r.request(ctx, method, "/v1/forks/"+r.id+op, req, answer)
+}
+
+func (r *remoteFork) request(ctx context.Context, method, path string, req, answer any) error {
+	resp, err := r.send(ctx, method, path, req)
 	if err != nil {
 		return err
 	}
@@ -168,8 +193,8 @@ func (r *remoteFork) Fork(ctx context.Context, req ForkRequest) (forks []Created
 	return forks, r.ask(ctx, "POST", "/fork", req, &forks)
 }
 
-func (r *remoteFork) Patch(ctx context.Context, req PatchRequest, w io.Writer) error {
-	return r.stream(ctx, "/patch", req, w)
+func (r *remoteFork) Render(ctx context.Context, req RenderRequest, w io.Writer) error {
+	return r.stream(ctx, "/render", req, w)
 }
 
 func (r *remoteFork) Export(ctx context.Context, req ExportRequest, w io.Writer) error {

@@ -10,10 +10,12 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -122,6 +124,20 @@ func (c *controlServer) handler() http.Handler {
 		c.mu.Unlock()
 		sendJSON(w, hello)
 	})
+	mux.HandleFunc("GET /v1/forks", c.guard(func(w http.ResponseWriter, r *http.Request) error {
+		list := []ForkStatus{}
+		c.mu.Lock()
+		forks := slices.Collect(maps.Values(c.forks))
+		c.mu.Unlock()
+		for _, f := range forks {
+			s, err := f.Status(r.Context())
+			if err != nil {
+				return err
+			}
+			list = append(list, s)
+		}
+		return sendJSON(w, list)
+	}))
 	mux.HandleFunc("GET /v1/forks/{id}", c.fork(func(w http.ResponseWriter, r *http.Request, f *servedFork) error {
 		return answer(w, r, nil, func() (any, error) { return f.Status(r.Context()) })
 	}))
@@ -137,9 +153,9 @@ func (c *controlServer) handler() http.Handler {
 		var req ForkRequest
 		return answer(w, r, &req, func() (any, error) { return f.Fork(r.Context(), req) })
 	}))
-	mux.HandleFunc("POST /v1/forks/{id}/patch", c.fork(func(w http.ResponseWriter, r *http.Request, f *servedFork) error {
-		var req PatchRequest
-		return stream(w, r, &req, func(out io.Writer) error { return f.Patch(r.Context(), req, out) })
+	mux.HandleFunc("POST /v1/forks/{id}/render", c.fork(func(w http.ResponseWriter, r *http.Request, f *servedFork) error {
+		var req RenderRequest
+		return stream(w, r, &req, func(out io.Writer) error { return f.Render(r.Context(), req, out) })
 	}))
 	mux.HandleFunc("POST /v1/forks/{id}/export", c.fork(func(w http.ResponseWriter, r *http.Request, f *servedFork) error {
 		var req ExportRequest
@@ -155,8 +171,8 @@ func (c *controlServer) handler() http.Handler {
 	return mux
 }
 
-// fork checks who asks, in which version, for which fork, and turns a handler's error into an answer.
-func (c *controlServer) fork(handle func(http.ResponseWriter, *http.Request, *servedFork) error) http.HandlerFunc {
+// guard checks who asks, in which version, and turns a handler's error into an answer.
+func (c *controlServer) guard(handle func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if uid, _ := r.Context().Value(peerKey{}).(int); uid != 0 && uid != os.Geteuid() {
 			sendError(w, http.StatusForbidden, unix.EPERM)
@@ -167,19 +183,25 @@ func (c *controlServer) fork(handle func(http.ResponseWriter, *http.Request, *se
 				ErrControl, ControlOldest, ControlVersion, r.Header.Get(controlHeader)))
 			return
 		}
+		r.Body = http.MaxBytesReader(w, r.Body, controlMaxRequest)
+		if err := handle(w, r); err != nil {
+			sendError(w, http.StatusConflict, err)
+		}
+	}
+}
+
+// fork is guard for a request about one of the forks that are served here.
+func (c *controlServer) fork(handle func(http.ResponseWriter, *http.Request, *servedFork) error) http.HandlerFunc {
+	return c.guard(func(w http.ResponseWriter, r *http.Request) error {
 		id := r.PathValue("id")
 		c.mu.Lock()
 		f := c.forks[id]
 		c.mu.Unlock()
 		if f == nil {
-			sendError(w, http.StatusNotFound, &NotFoundError{Kind: "served fork", Ref: id})
-			return
+			return &NotFoundError{Kind: "served fork", Ref: id}
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, controlMaxRequest)
-		if err := handle(w, r, f); err != nil {
-			sendError(w, http.StatusConflict, err)
-		}
-	}
+		return handle(w, r, f)
+	})
 }
 
 func sendJSON(w http.ResponseWriter, v any) error {

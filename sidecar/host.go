@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"tine/fs"
+	"tine/overlay/registry"
 	"tine/sidecar/record"
 	"tine/snapshot"
 	"tine/snapshot/durable"
@@ -26,9 +28,12 @@ type Host struct {
 	create bool
 	runs   record.Dir
 	pins   pin.Dir
+	forks  *registry.Registry
+	store  *snapshot.Store // nil while there is none; set by Open and need
 
-	mu    sync.Mutex
-	store *snapshot.Store // nil while there is none
+	mu      sync.Mutex
+	files   *fs.Server     // nil before the first mount; guarded by mu
+	control *controlServer // nil before the first mount; guarded by mu
 }
 
 // Open opens a store. One that is to be created is created by the first call that writes, once that knows that it has
@@ -41,6 +46,7 @@ func Open(c Config) (*Host, error) {
 	h := &Host{dir: dir, create: c.Create}
 	h.runs = record.Dir{FS: durable.OS, Path: h.path("runs"), Tmp: h.path("tmp")}
 	h.pins = pin.Dir{FS: durable.OS, Path: h.path("pins"), Tmp: h.path("tmp")}
+	h.forks = registry.Open(durable.OS, h.path("forks.log"))
 	h.store, err = snapshot.Open(dir, snapshot.Options{})
 	if err != nil && !errors.Is(err, snapshot.ErrNoStore) {
 		return nil, err
@@ -48,12 +54,24 @@ func Open(c Config) (*Host, error) {
 	return h, nil
 }
 
-// Close closes the store.
+// Close ends what this process serves and closes the store. Forks must be closed before.
 func (h *Host) Close() error {
-	if h.store == nil {
-		return nil
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var err error
+	if h.control != nil {
+		h.control.close()
+		h.control = nil
 	}
-	return h.store.Close()
+	if h.files != nil {
+		err = h.files.Close()
+		h.files = nil
+	}
+	if h.store != nil {
+		err = errors.Join(err, h.store.Close())
+		h.store = nil
+	}
+	return err
 }
 
 // Dir is the store's directory, absolute.
@@ -63,10 +81,9 @@ func (h *Host) path(elem ...string) string {
 	return filepath.Join(append([]string{h.dir}, elem...)...)
 }
 
-// need makes sure that there is a store to write to, and makes it if that was asked for.
+// need makes sure that there is a store to write to, and makes it if that was asked for. Commands call it before they
+// do anything at once.
 func (h *Host) need() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if h.store != nil {
 		return nil
 	}
@@ -75,5 +92,10 @@ func (h *Host) need() error {
 		return err
 	}
 	h.store = store
-	return durable.MkdirAll(store.FS(), h.path("tmp"), 0o700)
+	return nil
+}
+
+// makeDir makes a directory of the store.
+func (h *Host) makeDir(name string) error {
+	return durable.MkdirAll(h.store.FS(), h.path(name), 0o700)
 }

@@ -11,8 +11,8 @@ type Workspace interface {
 	Status(ctx context.Context) (ForkStatus, error)
 	// Diff compares the fork at one instant with its base. O(changes).
 	Diff(ctx context.Context, req DiffRequest) (*ForkDiff, error)
-	// Patch writes a git-format patch against the base.
-	Patch(ctx context.Context, req PatchRequest, w io.Writer) error
+	// Render writes the same comparison as text.
+	Render(ctx context.Context, req RenderRequest, w io.Writer) error
 	// Export writes the fork at one instant as a tar stream to w, or into req.Dir.
 	Export(ctx context.Context, req ExportRequest, w io.Writer) error
 	// Seal turns the fork at one instant into a checkpoint (L1, L2).
@@ -40,9 +40,20 @@ type DiffRequest struct {
 	All bool `json:"all"`
 }
 
-// PatchRequest asks for a patch. All puts the workspace's .git in, too.
-type PatchRequest struct {
-	All bool `json:"all"`
+// Format is a textual form of changes.
+type Format string
+
+const (
+	NameStatus Format = "name-status" // STATUS<tab>PATH lines, as git prints them
+	Stat       Format = "stat"        // lines added and deleted in each file
+	Patch      Format = "patch"       // a git-format patch that git apply takes
+)
+
+// RenderRequest asks for changes as text. All and DiffRequest's mean the same; a patch never has .git in it.
+type RenderRequest struct {
+	Format Format `json:"format"`
+	All    bool   `json:"all"`
+	Width  int    `json:"width"` // columns that Stat may use; 0: 80
 }
 
 // ExportRequest says where a fork's files go. An empty Dir asks for a tar stream. Devices makes device nodes in Dir,

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"sort"
 	"strings"
 	"time"
@@ -15,7 +14,7 @@ import (
 
 func (a *app) checkpointCommand() *cobra.Command {
 	cmd := group("checkpoint", "List, look into, compare and export checkpoints", "checkpoints",
-		a.checkpointLs(), a.checkpointShow(), a.checkpointTree(), a.checkpointCat(), a.checkpointExport(), a.checkpointRm())
+		a.checkpointLs(), a.checkpointShow(), a.checkpointTree(), a.checkpointDiff(), a.checkpointCat(), a.checkpointExport(), a.checkpointRm())
 	cmd.Aliases = []string{"checkpoints", "cp"}
 	return cmd
 }
@@ -192,6 +191,35 @@ func (a *app) checkpointTree() *cobra.Command {
 	return cmd
 }
 
+func (a *app) checkpointDiff() *cobra.Command {
+	var f diffFlags
+	cmd := &cobra.Command{
+		Use: "diff A B", Short: "Compare two checkpoints",
+		Example: `  tine checkpoint diff base try1
+  tine checkpoint diff base try1 --patch | git apply`,
+		Args:              exactly("A", "B"),
+		ValidArgsFunction: a.completeArgs(2, "checkpoint"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			h, err := a.host(strings.HasPrefix(args[0]+args[1], "git:"))
+			if err != nil {
+				return err
+			}
+			defer closing(h, &err)
+			return a.printDiff(cmd.Context(), &f,
+				func(r sidecar.DiffRequest) ([]sidecar.Change, error) {
+					return h.CheckpointDiff(cmd.Context(), args[0], args[1], r)
+				},
+				func(r sidecar.RenderRequest, w io.Writer) error {
+					return h.RenderCheckpoints(cmd.Context(), args[0], args[1], r, w)
+				})
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().BoolVar(&f.patch, "patch", false, "a git-format patch that 'git apply' takes")
+	cmd.MarkFlagsMutuallyExclusive("stat", "name-status", "patch")
+	return cmd
+}
+
 func (a *app) checkpointCat() *cobra.Command {
 	return &cobra.Command{
 		Use: "cat CHECKPOINT PATH", Short: "Print a file of a checkpoint",
@@ -343,10 +371,4 @@ func (a *app) untagCommand() *cobra.Command {
 		ValidArgsFunction: a.completeArgs(100, "checkpoint"),
 		RunE:              a.untag,
 	}
-}
-
-// outFile is a's standard output where it is a file, for what needs one.
-func (a *app) outFile() (*os.File, bool) {
-	f, ok := a.out.(*os.File)
-	return f, ok
 }

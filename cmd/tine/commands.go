@@ -6,6 +6,8 @@ import "github.com/spf13/cobra"
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.importCommand(), a.checkpointCommand(), a.tagCommand(), a.untagCommand(),
-		a.doctorCommand(), a.versionCommand(), a.docsCommand(),
+		a.forkCommand(), a.mountCommand(), a.sealCommand(),
+		a.runCommand(), a.runsCommand(),
+		a.inspectCommand(), a.doctorCommand(), a.versionCommand(), a.docsCommand(),
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra/doc"
 
 	"tine/sidecar"
+	"tine/sidecar/record"
 )
 
 func (a *app) docsCommand() *cobra.Command {
@@ -58,7 +59,7 @@ func (a *app) docsCommand() *cobra.Command {
 }
 
 type schemaDocument struct {
-	Schema string        `json:"schema" doc:"the described document's schema"`
+	Schema string        `json:"schema" doc:"the described document's schema, not this one's"`
 	About  string        `json:"about" doc:"which commands print it"`
 	Fields []schemaField `json:"fields"`
 }
@@ -75,8 +76,21 @@ var documents = []struct {
 	value         any
 }{
 	{"tine.error/v1", "any command that fails", errorDocument{}},
+	{"tine.import/v1", "import git, import dir", sidecar.Imported{}},
+	{"tine.checkpoint/v1", "checkpoint show, inspect; checkpoint ls (an array)", sidecar.Checkpoint{}},
+	{"tine.entry/v1", "checkpoint tree (an array)", sidecar.TreeEntry{}},
+	{"tine.change/v1", "checkpoint diff, fork diff (an array)", sidecar.Change{}},
+	{"tine.export/v1", "checkpoint export into a directory", exportDocument{}},
+	{"tine.tag/v1", "tag", tagDocument{}},
+	{"tine.removed/v1", "untag, checkpoint rm, fork rm, runs rm", removedDocument{}},
+	{"tine.fork-created/v1", "fork create; with --count an array", sidecar.CreatedFork{}},
+	{"tine.fork/v1", "fork show, inspect; fork ls (an array)", sidecar.Fork{}},
+	{"tine.mount/v1", "mount, once it can be used", mountDocument{}},
+	{"tine.seal/v1", "seal", sidecar.SealReceipt{}},
+	{"tine.run/v1", "run, fork exec, runs show, inspect; runs ls (an array)", record.Run{}},
 	{"tine.finding/v1", "doctor (an array)", sidecar.Finding{}},
 	{"tine.version/v1", "version", versionDocument{}},
+	{"tine.schema/v1", "docs json (an array)", schemaDocument{}},
 }
 
 func describeDocuments() []schemaDocument {

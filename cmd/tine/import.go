@@ -10,7 +10,7 @@ import (
 )
 
 func (a *app) importCommand() *cobra.Command {
-	return group("import", "Make a checkpoint of a commit or a directory", "checkpoints", a.importGitCommand())
+	return group("import", "Make a checkpoint of a commit or a directory", "checkpoints", a.importGitCommand(), a.importDirCommand())
 }
 
 func (a *app) importGitCommand() *cobra.Command {
@@ -55,6 +55,34 @@ Into a pipe or a file it prints the JSON document without being asked:  C=$(tine
 	f.StringArrayVar(&labels, "label", nil, "label the checkpoint, K=V (repeatable)")
 	cmd.MarkFlagsMutuallyExclusive("depth", "full-history")
 	cmd.MarkFlagDirname("subpath")
+	return cmd
+}
+
+func (a *app) importDirCommand() *cobra.Command {
+	var r sidecar.ImportDir
+	var labels []string
+	cmd := &cobra.Command{
+		Use: "dir DIR", Short: "Make a checkpoint of a directory",
+		Long: `import dir makes a checkpoint of DIR as it is: bytes, modes, owners, times to the nanosecond, hard links, extended
+attributes, ACLs, holes, FIFOs and device nodes (which no fork can open).`,
+		Example: "  tine import dir /srv/rootfs --name debian --exclude /var/cache",
+		Args:    exactly("DIR"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			r.Dir = args[0]
+			if r.Labels, err = parseLabels(labels); err != nil {
+				return err
+			}
+			return a.importing(func(h *sidecar.Host, progress sidecar.Progress) (*sidecar.Imported, error) {
+				r.Progress = progress
+				return h.ImportDir(cmd.Context(), r)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&r.Name, "name", "", "name the checkpoint")
+	f.BoolVar(&r.Force, "force", false, "take the name away from what has it")
+	f.StringArrayVar(&r.Exclude, "exclude", nil, "leave out what matches, as in .gitignore (repeatable)")
+	f.StringArrayVar(&labels, "label", nil, "label the checkpoint, K=V (repeatable)")
 	return cmd
 }
 

@@ -87,6 +87,8 @@ type Identity struct {
 	Checkpoint string  `json:"checkpoint"`
 	Tree       string  `json:"tree"`
 	Commit     *string `json:"source_commit"`
+	// WorkspaceCommit is set where the workspace's history was rewritten.
+	WorkspaceCommit *string `json:"workspace_commit" doc:"HEAD of the workspace where it differs; else null"`
 }
 
 // Limits are 0 where there is none.

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync/atomic"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"tine/sidecar"
+	"tine/sidecar/record"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	var f runFlags
+	var checkpoint, repo, rev string
+	cmd := &cobra.Command{
+		Use: "run [SOURCE] [flags] -- PROGRAM [ARG]...", Short: "Run a program in a fork and tell what it changed", GroupID: "runs",
+		Long: `run gives PROGRAM a private, writable view of a commit or a checkpoint at /workspace. The rest of the host is
+read-only to it, its home is a private copy, and the source repository and tine's store are out of its reach. When it
+ends, a summary on standard error says exactly what it changed, and that is sealed into a new checkpoint.
+
+Without a SOURCE it works on HEAD of the repository of the current directory. Uncommitted changes are not taken along:
+import those with 'tine import git . --dirty' and use --checkpoint.
+
+run exits as PROGRAM did: with its status, 128+n when signal n ended it, 124 at its deadline, 127 when it was not found,
+126 when it could not be started, and 125 when tine itself failed or refused. Of your environment it gets PATH, LANG and
+the like, and what you name with --env.`,
+		Example: `  tine run -- make test
+  tine run --repo ~/src/linux --rev v6.12 --user nobody --memory 8G -- make -j8
+  tine run --checkpoint base --network none --deadline-seconds 600 --name try1 -- ./agent.sh
+  tine run --json --keep -- true | jq -r .systems[0].fork`,
+		Annotations: map[string]string{"status": "program"},
+		Args:        program,
+	}
+	f.register(cmd, sidecar.SealChanged)
+	cmd.Flags().StringVar(&checkpoint, "checkpoint", "", "work on a checkpoint: id, name or git:PATH@REV")
+	cmd.Flags().StringVar(&repo, "repo", "", "work on a repository (default the current directory's)")
+	cmd.Flags().StringVar(&rev, "rev", "", "revision of the repository (default HEAD)")
+	a.completeCheckpoints(cmd, "checkpoint")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := f.request(a, args)
+		if err != nil {
+			return err
+		}
+		r.Checkpoint, r.Repo, r.Rev = checkpoint, repo, rev
+		return a.runProgram(cmd, &f, r)
+	}
+	return cmd
+}
+
+// program wants at least a program's name.
+func program(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return &usageError{"missing argument: PROGRAM"}
+	}
+	return nil
+}
+
+// runProgram runs r to its end and exits with the program's status.
+func (a *app) runProgram(cmd *cobra.Command, f *runFlags, r *sidecar.RunRequest) (err error) {
+	h, err := a.host(r.Fork == "")
+	if err != nil {
+		return err
+	}
+	defer closing(h, &err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(cmd.Context())) // signals end the preparation only
+	defer cancel()
+	signals, passing := a.passSignals(cancel)
+	r.Signals = signals
+	report, done := a.progress()
+	r.Progress = report
+	r.Started = func() { done(); passing() }
+	result, err := h.Run(ctx, r)
+	done()
+	if result == nil {
+		return err
+	}
+	if a.json {
+		if err := a.printJSON(result.Record); err != nil {
+			return err
+		}
+	}
+	if !f.quiet {
+		a.runSummary(result)
+	}
+	if err != nil {
+		a.fail(cmd, err)
+	}
+	status := statusRunFailed
+	if result.Record.Status != nil {
+		status = *result.Record.Status
+	}
+	if result.Record.Pending && f.failOnPending {
+		status = statusRunFailed
+	}
+	return &exitError{status}
+}
+
+// passSignals takes over what ends other commands. Until passing is called a signal cancels the preparation; from then on
+// signals are the program's.
+func (a *app) passSignals(cancel func()) (signals <-chan unix.Signal, passing func()) {
+	in := make(chan os.Signal, 8)
+	out := make(chan unix.Signal, 8)
+	signal.Notify(in, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
+	var started atomic.Bool
+	go func() {
+		for s := range in {
+			if !started.Load() {
+				cancel()
+				continue
+			}
+			select {
+			case out <- s.(unix.Signal):
+			default: // more than the program can take
+			}
+		}
+	}()
+	return out, func() { started.Store(true) }
+}
+
+// summaryLines is how many changes the summary of a run lists before it points to the command that lists all.
+const summaryLines = 60
+
+func (a *app) runSummary(result *sidecar.RunResult) {
+	r := result.Record
+	var b strings.Builder
+	head := func(format string, args ...any) { fmt.Fprintf(&b, "tine: "+format+"\n", args...) }
+	how := ""
+	switch r.State {
+	case record.Exited:
+		how = fmt.Sprintf("exited %d", *r.Status)
+	case record.Killed:
+		how = fmt.Sprintf("killed by signal %d", *r.Status-128)
+	case record.Deadline:
+		how = "stopped at its deadline"
+	default:
+		return // the error says it
+	}
+	sgr := green
+	if *r.Status != 0 {
+		sgr = red
+	}
+	for i, s := range r.Systems {
+		if i == 0 {
+			head("%s after %s, %s changed", paint(a.errColour, sgr, how), seconds(r.Seconds), count(int64(s.ChangedFiles), "file"))
+		} else {
+			head("%s: %s changed", s.Name, count(int64(s.ChangedFiles), "file"))
+		}
+		changes := result.Changes[i]
+		for j, c := range changes {
+			if j == summaryLines {
+				fmt.Fprintf(&b, "  … and %s more\n", grouped(int64(len(changes)-j)))
+				break
+			}
+			b.WriteString("  " + changeLine(c, a.errColour) + "\n")
+		}
+		switch {
+		case s.Sealed != nil && *s.Sealed == s.Checkpoint:
+			head("sealed checkpoint %s: the base itself, nothing changed", short(*s.Sealed))
+		case s.Sealed != nil:
+			name := ""
+			if r.Name != "" {
+				name = " as " + r.Name
+			}
+			head("sealed checkpoint %s%s, over %s, frozen %s", short(*s.Sealed), name, short(s.Checkpoint), seconds(float64(r.FrozenUS)/1e6))
+		}
+		if r.Kept {
+			head("fork %s kept", short(s.Fork))
+		}
+	}
+	io.WriteString(a.err, b.String())
+}
+
+// changeLine shows a change as one line: status, path, and what else differs.
+func changeLine(c sidecar.Change, colour bool) string {
+	if c.Files > 0 {
+		return fmt.Sprintf("%s  %s/  %s", paint(colour, dim, "…"), c.Path, paint(colour, dim, count(int64(c.Files), "change")))
+	}
+	sgr := map[string]string{"A": green, "D": red, "R": cyan, "H": cyan}[c.Status]
+	if sgr == "" {
+		sgr = yellow
+	}
+	path := shown(c.Path)
+	if c.Kind == "directory" {
+		path += "/"
+	}
+	if c.From != "" {
+		arrow := " -> "
+		if c.Status == "H" {
+			path, arrow = path+" = "+shown(c.From), ""
+		}
+		if arrow != "" {
+			from := shown(c.From)
+			if c.Kind == "directory" {
+				from += "/"
+			}
+			path = from + arrow + path
+		}
+	}
+	note := ""
+	if c.Mode != c.OldMode && c.OldMode != "" && c.Mode != "" {
+		note = "  mode " + c.OldMode + " -> " + c.Mode
+	}
+	for _, w := range c.What {
+		switch w {
+		case "owner", "xattrs", "device", "times":
+			note += "  " + w
+		}
+	}
+	return paint(colour, sgr, c.Status) + "  " + path + paint(colour, dim, note)
+}
