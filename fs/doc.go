@@ -15,6 +15,8 @@
 //   - OPEN, OPENDIR and FLUSH are ENOSYS, for the whole connection and for ever. So opens and closes cost nothing and
 //     there is no RELEASE, O_TRUNC comes as SETATTR, and permissions can only be checked by the kernel:
 //     default_permissions is always on.
+//   - So is POLL, by the same probe: os.Open in the serving process itself would otherwise deadlock with the
+//     collector, because the runtime polls a new file without giving up its processor.
 //   - No other operation may ever answer ENOSYS: the kernel would not ask again on that mount (errno.go turns it
 //     into EOPNOTSUPP).
 //   - CREATE and TMPFILE answer fh 0 and KEEP_CACHE, without NOFLUSH, so that close writes back mapped pages.

@@ -73,7 +73,7 @@ func TestProbeSettlesOpen(t *testing.T) {
 		}
 	}
 	got := w.Conn.Requests()
-	for _, op := range []string{"OPEN", "OPENDIR", "FLUSH"} {
+	for _, op := range []string{"OPEN", "OPENDIR", "POLL", "FLUSH"} {
 		if got[op] != 1 {
 			t.Errorf("%d %s requests, want the probe's one; all: %v", got[op], op, got)
 		}

@@ -12,7 +12,7 @@ import (
 	"tine/fs/transport"
 )
 
-// settle makes the kernel ask for OPENDIR, OPEN and FLUSH once, while nobody else can reach the mount, and learn
+// settle makes the kernel ask for OPENDIR, OPEN, POLL and FLUSH once, while nobody else can reach the mount, and learn
 // from ENOSYS never to ask again. root is a descriptor of the mount's root. The file that is opened for that has a
 // random name, for the time of the probe.
 func (s *session) settle(root int) error {
@@ -29,6 +29,12 @@ func (s *session) settle(root int) error {
 	fd, err := unix.Openat(root, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("fuse: probe: %w", err)
+	}
+	// A Go program that opens one of these files polls it while it holds a processor. In this very process that can
+	// be the processor that would answer.
+	if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0); err != nil && err != unix.EINTR {
+		unix.Close(fd)
+		return fmt.Errorf("fuse: probe: poll: %w", err)
 	}
 	if err := unix.Close(fd); err != nil {
 		return fmt.Errorf("fuse: probe: %w", err)
