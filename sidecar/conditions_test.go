@@ -25,6 +25,7 @@ var inner = map[string]string{
 	"sidecar.PendingError":  "brings its own words",
 	"isolate.RefusedError":  "brings its own rule; Judge has a case for it",
 	"record.Error":          "a part of a document, not an error",
+	"journal.ErrNoHeader":   "handled by overlay: a journal that was cut before its header",
 	"transport.ErrClosed":   "ends a connection's loop inside fs",
 	"fault.ErrPowerCut":     "made by tests",
 	"fault.ErrInjected":     "made by tests",
