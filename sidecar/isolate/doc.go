@@ -20,6 +20,15 @@
 //   - The program can't reach the host's binary that became init: it is executed through a read-only clone of its mount.
 //   - A limit that this host can't enforce is refused (UnsupportedError), never ignored.
 //
+// Known limits:
+//
+//   - With the host's network, its TCP and UDP services can be reached, and raw sockets see its traffic (--network none).
+//     Abstract sockets are fenced off from Linux 6.12 on; before, the report says that they are shared.
+//   - What appears on the host during a run is covered after a second: a socket of a restarted daemon, a hidden directory
+//     that was removed and made again. Named pipes of the host can be opened where permissions let root.
+//   - The program runs with the user's id on the host, so root reads whatever on the host is not hidden.
+//   - FUSE mounts of the host are left out, since nobody can tell what they mirror.
+//
 // A binary that uses this package calls MaybeInit before anything else in main (and in TestMain).
 //
 // No lock is held across a system call that may wait on a workspace: the caller may be the server of that workspace.

@@ -61,6 +61,21 @@ type failure struct {
 }
 
 func encodeFailure(err error) *failure {
+	f := failureOf(err)
+	f.A, f.B = clip(f.A), clip(f.B)
+	return f
+}
+
+// clip keeps a text short enough for a message: a program's name may be as long as an argument.
+func clip(s string) string {
+	const most = 8 << 10
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}
+
+func failureOf(err error) *failure {
 	var (
 		unsupported *UnsupportedError
 		refused     *RefusedError

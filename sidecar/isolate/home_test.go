@@ -1,6 +1,8 @@
 package isolate
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -159,4 +161,28 @@ func TestS13_HomeSockets(t *testing.T) {
 		}
 	}()
 	wantRun(t, spec, name+"\nattack done")
+}
+
+// TestS13_HomeIsTheSource: also when the home directory is named through a symlink.
+func TestS13_HomeIsTheSource(t *testing.T) {
+	needRoot(t)
+	home := homeOnDisk(t)
+	link := home + "-link"
+	if err := os.Symlink(home, link); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(link)
+	for _, c := range [][2]string{{home, home}, {link, home}, {home, link}, {home, "/var/lib"}, {home, "/usr"}, {home, "/"}} {
+		spec := baseSpec(t, "true")
+		spec.Home.Path, spec.Hide = c[0], []string{c[1]}
+		_, err := Start(context.Background(), spec)
+		var refused *RefusedError
+		if !errors.As(err, &refused) || refused.Rule != "S13" {
+			t.Errorf("home %s, source %s: %v", c[0], c[1], err)
+		}
+		spec.WritableHost = true
+		if o := run(t, spec); o.status.Code != 0 || o.report.Isolation != "host" {
+			t.Errorf("with the isolation lifted: %+v", o)
+		}
+	}
 }

@@ -42,7 +42,7 @@ type planner struct {
 	mountID func(path string) (id int, there bool)
 	// backing lists the files that hold what is on a block device (loop devices).
 	backing func(dev string) []string
-	home    string
+	homes   []string // the home directory, by the caller's name and by its real one
 }
 
 // makePlan finds every place that shows something to hide. hide holds real paths (symlinks resolved) that exist. So does
@@ -54,7 +54,7 @@ type planner struct {
 func (p planner) makePlan(hide, also []string) (plan, error) {
 	covers := map[string]bool{}
 	add := func(c, because string, must bool) error {
-		for _, e := range essential(p.home) {
+		for _, e := range essential(p.homes) {
 			if within(e, c) {
 				if !must {
 					return nil

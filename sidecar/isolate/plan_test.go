@@ -43,7 +43,7 @@ func TestS13_Twins(t *testing.T) {
 		{"escaped names", `30 27 254:0 /srv/my\040repo /mnt/a\011b rw - ext4 /dev/vda rw` + "\n", []string{"/srv/my repo"}, []string{"/mnt/a\tb", "/srv/my repo"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, err := planner{mounts: mountsOf(t, c.mounts), home: "/root"}.makePlan(c.hide, nil)
+			p, err := planner{mounts: mountsOf(t, c.mounts), homes: []string{"/root"}}.makePlan(c.hide, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,9 +61,9 @@ func TestS13_Essential(t *testing.T) {
 		{"/", ""}, {"/usr", ""}, {"/root", ""}, {"/home", ""}, {"/home/user", ""},
 		{"/mnt/disk", whole}, {"/mnt/disk/usr", whole}, {"/mnt/disk/home", whole},
 	} {
-		p := planner{mounts: mountsOf(t, c.mounts), home: "/home/user"}
+		p := planner{mounts: mountsOf(t, c.mounts), homes: []string{"/home/user"}}
 		if c.hide == "/root" {
-			p.home = "/root"
+			p.homes = []string{"/root"}
 		}
 		_, err := p.makePlan([]string{c.hide}, nil)
 		var refused *RefusedError
@@ -71,7 +71,7 @@ func TestS13_Essential(t *testing.T) {
 			t.Errorf("%s: %v", c.hide, err)
 		}
 	}
-	if _, err := (planner{mounts: mountsOf(t, ""), home: "/home/user"}).makePlan([]string{"/usr/src/repo", "/home/user/repo", "/home/other", "/root"}, nil); err != nil {
+	if _, err := (planner{mounts: mountsOf(t, ""), homes: []string{"/home/user"}}).makePlan([]string{"/usr/src/repo", "/home/user/repo", "/home/other", "/root"}, nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -448,6 +448,23 @@ func TestSpawn(t *testing.T) {
 	}
 }
 
+// TestLargeArguments: nothing about a program has to fit into a message.
+func TestLargeArguments(t *testing.T) {
+	needRoot(t)
+	spec := baseSpec(t, `printf %s "$1$LONG" | wc -c`)
+	spec.Args = append(spec.Args, "sh", strings.Repeat("a", 100_000))
+	for i := range 12 {
+		spec.Args = append(spec.Args, strings.Repeat("b", 100_000))
+		spec.Env = append(spec.Env, fmt.Sprintf("E%d=%s", i, strings.Repeat("e", 20_000)))
+	}
+	spec.Env = append(spec.Env, "LONG="+strings.Repeat("c", 100_000))
+	wantRun(t, spec, "200000")
+	spec.Args = []string{strings.Repeat("x", 100_000)}
+	if _, err := Start(context.Background(), spec); ExitCode(err) != 127 {
+		t.Errorf("a program with a long name: %.200v", err)
+	}
+}
+
 func TestCancelledStart(t *testing.T) {
 	needRoot(t)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -28,7 +28,7 @@ type Session struct {
 	code, signal int // set before done is closed
 }
 
-// spawnReq travels with three descriptors.
+// spawnReq travels in a memory file, after the three standard descriptors.
 type spawnReq struct {
 	Args, Env []string
 	Dir       string
@@ -53,6 +53,12 @@ func (p *Process) Spawn(ctx context.Context, spec SessionSpec) (*Session, error)
 		}
 		fds = append(fds, int(f.Fd()))
 	}
+	request, err := memoryFile(spawnReq{spec.Args, spec.Env, spec.Dir})
+	if err != nil {
+		return nil, setupErr("write request", err)
+	}
+	defer request.Close()
+	fds = append(fds, int(request.Fd()))
 	s := &Session{p: p, started: make(chan error, 1), done: make(chan struct{})}
 	p.mu.Lock()
 	p.nextID++
@@ -63,7 +69,7 @@ func (p *Process) Spawn(ctx context.Context, spec SessionSpec) (*Session, error)
 	}
 	p.sessions[s.id] = s
 	p.mu.Unlock()
-	if err := p.control.send(message{Op: "spawn", ID: s.id, Spawn: &spawnReq{spec.Args, spec.Env, spec.Dir}}, fds...); err != nil {
+	if err := p.control.send(message{Op: "spawn", ID: s.id}, fds...); err != nil {
 		p.forget(s)
 		return nil, ErrEnded
 	}
@@ -144,17 +150,18 @@ func (p *Process) endSessions() {
 	}
 }
 
-// spawn is init's side of Spawn.
+// spawn is init's side of Spawn. It owns the descriptors.
 func (s *server) spawn(m message, files []*os.File) {
-	if m.Spawn == nil || len(files) != 3 || m.ID == 0 {
+	if len(files) != 4 || m.ID == 0 {
 		closeAll(files)
 		return
 	}
-	p := program{Args: m.Spawn.Args, Env: m.Spawn.Env, Dir: m.Spawn.Dir, UID: s.cfg.UID, GID: s.cfg.GID, Groups: s.cfg.Groups}
-	if len(p.Args) == 0 {
+	var req spawnReq
+	if err := readMemoryFile(files[3], &req); err != nil || len(req.Args) == 0 {
 		closeAll(files)
 		return
 	}
+	p := program{Args: req.Args, Env: req.Env, Dir: req.Dir, UID: s.cfg.UID, GID: s.cfg.GID, Groups: s.cfg.Groups}
 	if p.Env == nil {
 		p.Env = s.cfg.Env
 	}

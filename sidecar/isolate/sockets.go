@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -34,9 +35,14 @@ func socketsOf(procs, owners []string) []string {
 			names[inode] = name
 		}
 	}
+	elsewhere := absentPoints()
 	out := map[string]bool{}
 	relative := map[string]string{} // inode -> name
 	for inode, name := range names {
+		// What is on a mount that a view leaves out isn't looked at: its server may not answer.
+		if slices.ContainsFunc(elsewhere, func(point string) bool { return below(name, point) }) && !strings.HasPrefix(name, "/proc/self/") {
+			continue
+		}
 		if strings.HasPrefix(name, "/") && !strings.HasPrefix(name, "/proc/self/") {
 			addSocket(out, name)
 		} else {
@@ -51,6 +57,21 @@ func socketsOf(procs, owners []string) []string {
 		list = append(list, s)
 	}
 	return list
+}
+
+// absentPoints lists the mount points of what a view leaves out.
+func absentPoints() []string {
+	mounts, err := readMounts()
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, m := range mounts {
+		if leftOut(m.FSType) && m.Point != "/" {
+			out = append(out, m.Point)
+		}
+	}
+	return out
 }
 
 // parseSockets maps the inodes of sockets to their names in the file system. Abstract names begin with @.

@@ -123,6 +123,19 @@ type Report struct {
 	Notes           []string `json:"notes"`
 }
 
+// reportLines bounds each list of a report: it has to fit into a message and a run record.
+const reportLines = 200
+
+func (r *Report) bounded() *Report {
+	c := *r
+	for _, list := range []*[]string{&c.Covered, &c.Absent, &c.Notes} {
+		if n := len(*list); n > reportLines {
+			*list = append((*list)[:reportLines:reportLines], fmt.Sprintf("… and %d more", n-reportLines))
+		}
+	}
+	return &c
+}
+
 // Status is how a program ended.
 type Status struct {
 	Code      int           // the exit status for the caller: the program's own, 128+n, or 124
@@ -134,10 +147,12 @@ type Status struct {
 }
 
 // essential are the places without which no program runs: S13 refuses to hide what covers them.
-func essential(home string) []string {
+func essential(homes []string) []string {
 	e := []string{"/", "/usr"}
-	if home != "" {
-		e = append(e, path.Clean(home))
+	for _, h := range homes {
+		if h != "" {
+			e = append(e, path.Clean(h))
+		}
 	}
 	return e
 }

@@ -1,9 +1,6 @@
 package isolate
 
 import (
-	"encoding/json"
-	"errors"
-	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -70,7 +67,7 @@ func runInit() int {
 	if master != nil {
 		fds = append(fds, int(master.Fd()))
 	}
-	if err := control.send(message{Op: "ready", Report: v.report}, fds...); err != nil {
+	if err := control.send(message{Op: "ready", Report: v.report.bounded()}, fds...); err != nil {
 		return 75
 	}
 	g, err := newGuard(v)
@@ -108,12 +105,9 @@ func runInit() int {
 
 func readConfig(f *os.File) (config, error) {
 	defer f.Close()
-	data, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<40))
-	if err != nil {
-		return config{}, err
-	}
 	var c config
-	return c, errors.Join(json.Unmarshal(data, &c))
+	err := readMemoryFile(f, &c)
+	return c, err
 }
 
 // setUp builds the view and restricts this thread. The terminal, if asked for, is of the view's own devpts.

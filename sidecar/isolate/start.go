@@ -148,7 +148,7 @@ func (p *Process) launch(cfg config, mounts []*os.File) error {
 		return setupErr("open own executable", err)
 	}
 	defer exe.Close()
-	conf, err := configFile(cfg)
+	conf, err := memoryFile(cfg)
 	if err != nil {
 		return setupErr("write configuration", err)
 	}

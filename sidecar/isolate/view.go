@@ -205,7 +205,11 @@ func (v *view) hide() error {
 			host = append(host, m)
 		}
 	}
-	p, err := planner{mounts: host, mountID: mountID, backing: backingFiles, home: v.cfg.Home.Path}.makePlan(v.cfg.Hide, append(swapFiles(), v.cfg.Sockets...))
+	homes := []string{v.cfg.Home.Path}
+	if real, err := realFile(v.cfg.Home.Path); err == nil && v.cfg.Home.Path != "" {
+		homes = append(homes, real)
+	}
+	p, err := planner{mounts: host, mountID: mountID, backing: backingFiles, homes: homes}.makePlan(v.cfg.Hide, append(swapFiles(), v.cfg.Sockets...))
 	if err != nil {
 		return err
 	}

@@ -62,23 +62,22 @@ type mountConfig struct {
 //	                signal         Signal, All
 //	                resize         Rows, Cols
 //	                guard          Paths that are to be covered too
-//	                spawn          Spawn, with three descriptors (see exec.go)
+//	                spawn          ID, with four descriptors (see session.go)
 //	init → caller   ready          Report; a terminal's master descriptor comes along
 //	                started        ID, PID (in the view's pid namespace)
 //	                failed         ID, Failure
 //	                exited         ID, Code, Signal
 type message struct {
-	Op         string    `json:"op"`
-	ID         int       `json:"id,omitempty"` // 0 is the program of the run, others were spawned beside it
-	Signal     int       `json:"signal,omitempty"`
-	All        bool      `json:"all,omitempty"`
-	Rows, Cols uint16    `json:",omitempty"`
-	Code       int       `json:"code,omitempty"`
-	PID        int       `json:"pid,omitempty"`
-	Report     *Report   `json:"report,omitempty"`
-	Failure    *failure  `json:"failure,omitempty"`
-	Paths      []string  `json:"paths,omitempty"`
-	Spawn      *spawnReq `json:"spawn,omitempty"`
+	Op         string   `json:"op"`
+	ID         int      `json:"id,omitempty"` // 0 is the program of the run, others were spawned beside it
+	Signal     int      `json:"signal,omitempty"`
+	All        bool     `json:"all,omitempty"`
+	Rows, Cols uint16   `json:",omitempty"`
+	Code       int      `json:"code,omitempty"`
+	PID        int      `json:"pid,omitempty"`
+	Report     *Report  `json:"report,omitempty"`
+	Failure    *failure `json:"failure,omitempty"`
+	Paths      []string `json:"paths,omitempty"`
 }
 
 // maxMessage bounds a datagram; the socket's buffer is larger.
@@ -169,9 +168,9 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// configFile puts the configuration into a memory file, positioned at its start.
-func configFile(c config) (*os.File, error) {
-	data, err := json.Marshal(c)
+// memoryFile puts a value, as JSON, into a file that exists in memory only. Its size is bounded by nothing else.
+func memoryFile(v any) (*os.File, error) {
+	data, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
@@ -185,4 +184,12 @@ func configFile(c config) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+func readMemoryFile(f *os.File, v any) error {
+	data, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<40))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, v)
 }
