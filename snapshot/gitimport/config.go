@@ -1,14 +1,9 @@
 package gitimport
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
-
-	gitconfig "github.com/go-git/go-git/v5/plumbing/format/config"
 )
 
 // repoConfig is what an import needs to know of a repository's configuration. Nothing of it gets into a checkpoint.
@@ -19,35 +14,29 @@ type repoConfig struct {
 	fileMode     bool
 }
 
-func readConfig(path string, into *gitconfig.Config) error {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return gitconfig.NewDecoder(f).Decode(into)
-}
-
 // loadConfig reads the common directory's config and, with extensions.worktreeConfig, the worktree's own. It refuses
 // what git itself would refuse: format versions and extensions that it doesn't know.
 func (r *Repository) loadConfig() error {
-	cfg := gitconfig.New()
-	if err := readConfig(filepath.Join(r.CommonDir, "config"), cfg); err != nil {
+	cfg, err := readSettings(filepath.Join(r.CommonDir, "config"))
+	if err != nil {
 		return &FormatError{r.CommonDir, "its configuration can't be read: " + reason(err)}
 	}
-	version := cfg.Section("core").Option("repositoryformatversion")
+	version := cfg.get("core", "repositoryformatversion")
 	switch version {
 	case "", "0", "1":
 	default:
 		return &FormatError{r.CommonDir, "repository format version " + version}
 	}
 	worktreeConfig := false
-	for _, o := range cfg.Section("extensions").Options {
-		value := strings.ToLower(o.Value)
-		switch key := strings.ToLower(o.Key); key {
+	for _, o := range cfg {
+		if o.section == "remote" && o.key == "promisor" && isTrue(o.value) {
+			r.Partial = true
+		}
+		if o.section != "extensions" || o.subsection != "" {
+			continue
+		}
+		value := strings.ToLower(o.value)
+		switch o.key {
 		case "objectformat":
 			if value != "sha1" {
 				return &FormatError{r.CommonDir, fmt.Sprintf("object format %s; only sha1 can be imported", value)}
@@ -63,26 +52,22 @@ func (r *Repository) loadConfig() error {
 		case "noop", "noop-v1", "preciousobjects", "relativeworktrees":
 		default:
 			if version == "1" { // version 0 has git ignore unknown extensions
-				return &FormatError{r.CommonDir, "unknown extension " + key}
+				return &FormatError{r.CommonDir, "unknown extension " + o.key}
 			}
 		}
 	}
-	for _, s := range cfg.Section("remote").Subsections {
-		if isTrue(s.Option("promisor")) {
-			r.Partial = true
-		}
-	}
 	if worktreeConfig {
-		if err := readConfig(filepath.Join(r.GitDir, "config.worktree"), cfg); err != nil {
+		own, err := readSettings(filepath.Join(r.GitDir, "config.worktree"))
+		if err != nil {
 			return &FormatError{r.GitDir, "its config.worktree can't be read: " + reason(err)}
 		}
+		cfg = append(cfg, own...)
 	}
-	core := cfg.Section("core")
 	r.config = repoConfig{
-		bare:         strings.ToLower(core.Option("bare")),
-		workTree:     core.Option("worktree"),
-		excludesFile: core.Option("excludesfile"),
-		fileMode:     core.Option("filemode") == "" || isTrue(core.Option("filemode")),
+		bare:         strings.ToLower(cfg.get("core", "bare")),
+		workTree:     cfg.get("core", "worktree"),
+		excludesFile: cfg.get("core", "excludesfile"),
+		fileMode:     cfg.get("core", "filemode") == "" || isTrue(cfg.get("core", "filemode")),
 	}
 	if r.GitDir == r.CommonDir { // those settings are the main work tree's
 		switch {
@@ -97,7 +82,7 @@ func (r *Repository) loadConfig() error {
 	return nil
 }
 
-// isTrue reads git's booleans; a key without a value is true, which go-git gives as "".
+// isTrue reads git's booleans.
 func isTrue(v string) bool {
 	switch strings.ToLower(v) {
 	case "true", "yes", "on", "1":

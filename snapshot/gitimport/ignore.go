@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	gitconfig "github.com/go-git/go-git/v5/plumbing/format/config"
-
 	"tine/snapshot/glob"
 )
 
@@ -114,9 +112,8 @@ func (r *Repository) userExcludes() string {
 			files = append(files, filepath.Join(home, ".gitconfig"))
 		}
 		for _, f := range files {
-			cfg := gitconfig.New()
-			if readConfig(f, cfg) == nil {
-				if p := cfg.Section("core").Option("excludesfile"); p != "" {
+			if cfg, err := readSettings(f); err == nil {
+				if p := cfg.get("core", "excludesfile"); p != "" {
 					path = p
 				}
 			}
