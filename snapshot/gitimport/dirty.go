@@ -5,14 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing/filemode"
-	gitindex "github.com/go-git/go-git/v5/plumbing/format/index"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
@@ -81,7 +77,7 @@ func (im *importer) workTree(ctx context.Context, index []tracked) (*item, error
 type workTree struct {
 	im       *importer
 	head     map[string]*tracked // by repository path
-	tracked  map[string]*gitindex.Entry
+	tracked  map[string]staged
 	above    map[string]bool // directories that have something tracked below
 	subpath  string
 	excludes []glob.Pattern
@@ -90,25 +86,14 @@ type workTree struct {
 	nested   []string
 }
 
-// readIndex reads which paths are tracked. Conflicted paths have several entries; any of them will do.
-func (w *workTree) readIndex() error {
-	w.tracked, w.above = map[string]*gitindex.Entry{}, map[string]bool{}
-	path := filepath.Join(w.im.repo.GitDir, "index")
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+// readIndex reads which paths are tracked.
+func (w *workTree) readIndex() (err error) {
+	if w.tracked, err = w.im.repo.readIndex(); err != nil {
 		return err
 	}
-	defer f.Close()
-	var idx gitindex.Index
-	if err := gitindex.NewDecoder(f).Decode(&idx); err != nil {
-		return &FormatError{w.im.repo.GitDir, fmt.Sprintf("its index can't be read (%v); `git update-index --no-split-index --index-version 2` makes one that can", err)}
-	}
-	for _, e := range idx.Entries {
-		w.tracked[e.Name] = e
-		for dir := e.Name; ; {
+	w.above = map[string]bool{}
+	for dir := range w.tracked {
+		for {
 			i := strings.LastIndexByte(dir, '/')
 			if i < 0 || w.above[dir[:i]] {
 				break
@@ -212,8 +197,8 @@ func (w *workTree) dir(ctx context.Context, d *hostdir.Dir, path string, to *ite
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFDIR:
 			kid.mode, kid.mtime = unix.S_IFDIR|0o755, w.im.when
-			if entry != nil && entry.Mode == filemode.Submodule {
-				kid.gitlink = entry.Hash[:]
+			if tracked && entry.mode == modeGitlink {
+				kid.gitlink = entry.id[:]
 				if h := w.head[at]; h != nil && h.mode == modeGitlink {
 					h.at = kid
 				}
@@ -246,7 +231,7 @@ func (w *workTree) dir(ctx context.Context, d *hostdir.Dir, path string, to *ite
 			kid.mode = unix.S_IFREG | 0o644
 			exec := st.Mode&0o100 != 0
 			if !w.im.repo.config.fileMode { // the file system under the work tree has no such bit
-				exec = entry != nil && entry.Mode == filemode.Executable
+				exec = tracked && entry.mode == modeExec
 			}
 			if exec {
 				kid.mode = unix.S_IFREG | 0o755

@@ -1,6 +1,8 @@
 package gitimport
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand"
 	"os"
@@ -137,4 +139,41 @@ func TestDirtyTakesWhatGitLists(t *testing.T) {
 			t.Fatalf("seed %d, round %d:\n%q\nwant\n%q", seed, round, got, want)
 		}
 	}
+}
+
+// Indexes of all kinds that git writes.
+func TestDirtyReadsIndexes(t *testing.T) {
+	src := sample(t)
+	os.Remove(src + "/old")
+	want := mustImport(t, newStore(t), Request{Repo: src}).ID
+	for _, args := range []string{
+		"update-index --index-version 3", "update-index --index-version 4", "update-index --untracked-cache", "update-index --index-version 2", "config index.skipHash true",
+		"config index.threads 3", "update-index --assume-unchanged README", "update-index --skip-worktree src/a.txt", "add -N new", "rm -q --cached new",
+	} {
+		if strings.HasPrefix(args, "add -N") {
+			write(t, src+"/new", "", 0o644)
+		}
+		git(t, src, strings.Fields(args)...)
+		if strings.HasPrefix(args, "rm") {
+			os.Remove(src + "/new")
+		}
+		git(t, src, "status")
+		got := mustImport(t, newStore(t), Request{Repo: src, Dirty: true}).ID
+		if _, err := os.Lstat(src + "/new"); (got == want) != (err != nil) {
+			t.Errorf("after git %s: %s, want %s", args, got, want)
+		}
+	}
+	var bad *FormatError
+	for _, args := range []string{"update-index --split-index", "sparse-checkout set --cone --sparse-index src"} {
+		git(t, src, "update-index", "--no-split-index")
+		git(t, src, strings.Fields(args)...)
+		if _, err := Import(context.Background(), newStore(t), Request{Repo: src, Dirty: true}); !errors.As(err, &bad) {
+			t.Errorf("after git %s: %v", args, err)
+		}
+	}
+}
+
+func FuzzIndexFile(f *testing.F) {
+	f.Add(encodeIndex([]tracked{{path: "a", mode: modeFile}, {path: "b/c", mode: modeExec}}, &cacheTree{}))
+	f.Fuzz(func(t *testing.T, b []byte) { parseIndexFile(b) })
 }
