@@ -114,6 +114,9 @@ func (f *Fork) loadLayer(s *state, l *layer, index uint32, seq *uint64) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return nil // a crash while it was made: no record was ever acknowledged; writing starts over
 	}
+	if err == journal.ErrNoHeader {
+		return f.headless(j, l, st.Size(), *seq)
+	}
 	var version *journal.VersionError
 	if errors.As(err, &version) {
 		return fmt.Errorf("layer %s: %w", l.id, err)
@@ -308,6 +311,30 @@ func (f *Fork) gap(h *journal.Header, sc *scanned, l *layer, seq uint64) error {
 	what := fmt.Sprintf("begins with record %d where %d is next", h.FirstSeq, seq)
 	if h.FirstSeq < seq || h.Boot == f.boot || sc.mark > 0 {
 		return &CorruptError{Layer: l.id, What: what}
+	}
+	return nil
+}
+
+// headless decides about a journal whose header is zeroes. A power cut may take an unsynced header and leave what was
+// written after it; then nothing of the layer counts. A later sync mark, or a record of this boot, proves damage.
+func (f *Fork) headless(j io.ReaderAt, l *layer, size int64, seq uint64) error {
+	rd := journal.NewReader(j, &journal.Header{Layer: l.id, FirstSeq: seq}, size)
+	at, err := rd.FindLater(func(r *journal.Record) bool {
+		for i := range r.Effects {
+			switch e := &r.Effects[i]; e.Kind {
+			case journal.Sync:
+				return e.Len > 0
+			case journal.Session:
+				return e.Boot == f.boot
+			}
+		}
+		return false
+	})
+	if err != nil {
+		return &IOError{Op: "reading the journal of", Err: err}
+	}
+	if at != 0 {
+		return &CorruptError{Layer: l.id, What: fmt.Sprintf("valid record at byte %d and no header", at)}
 	}
 	return nil
 }

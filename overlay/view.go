@@ -20,6 +20,7 @@ type View struct {
 	table    []*layer
 	seq      uint64 // next sequence number
 	counter  uint64
+	live     bool // the last layer is still written to
 	onClose  func()
 	once     sync.Once
 	contents content.Opener
@@ -48,7 +49,8 @@ func (f *Fork) Rotate(newLayer LayerID) (*View, error) {
 		lock.unlock()
 		return nil, err
 	}
-	return f.viewLocked(), nil
+	// The new live layer is no part of the view.
+	return f.viewLocked(f.table[:len(f.table)-1]), nil
 }
 
 // rotateLocked closes the live layer. f.syncMu and f.mu are held and no change is in progress.
@@ -89,7 +91,8 @@ func (f *Fork) View() (*View, error) {
 	if f.closed {
 		return nil, unix.EBADF
 	}
-	v := f.viewLocked()
+	v := f.viewLocked(f.table)
+	v.live = true
 	sp := f.space
 	sp.pins++
 	v.onClose = func() {
@@ -101,10 +104,10 @@ func (f *Fork) View() (*View, error) {
 }
 
 // viewLocked copies the trees. f.mu is held for writing.
-func (f *Fork) viewLocked() *View {
+func (f *Fork) viewLocked(table []*layer) *View {
 	s := f.w.s.clone()
 	s.dead = nil
-	v := &View{s: s, cfg: f.cfg, table: f.table, seq: f.log.seq, counter: f.counter.Load(), contents: f.cfg.Contents}
+	v := &View{s: s, cfg: f.cfg, table: table, seq: f.log.seq, counter: f.counter.Load(), contents: f.cfg.Contents}
 	for _, l := range v.table {
 		l.retain()
 	}
@@ -260,8 +263,12 @@ func (v *View) ChangedRanges(ino uint64, yield func(off, n int64) bool) error {
 	return nil
 }
 
-// Fork opens a fork of the view: cfg.Layers are the view's layers and a new live one. Nothing is replayed.
+// Fork opens a fork of a view that Rotate gave: cfg.Layers are the view's layers and a new live one. Nothing is
+// replayed.
 func (v *View) Fork(cfg Config) (*Fork, error) {
+	if v.live {
+		return nil, fmt.Errorf("fork %s: a view of a live layer can't be forked; rotate", cfg.ForkID)
+	}
 	cfg.Base = v.s.base
 	if cfg.Contents == nil {
 		cfg.Contents = v.contents

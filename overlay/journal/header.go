@@ -3,6 +3,7 @@ package journal
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -27,6 +28,9 @@ type Header struct {
 	Fork     string   // at most 128 bytes
 	Base     string   // checkpoint id, at most 128 bytes
 }
+
+// ErrNoHeader says that a header's bytes are zero: a power cut took it, or damage did.
+var ErrNoHeader = errors.New("journal without a header")
 
 // VersionError says that a file is of a version that this program doesn't read.
 type VersionError struct{ Found, Known uint32 }
@@ -70,6 +74,9 @@ func ReadHeader(r io.ReaderAt) (Header, error) {
 		return h, err
 	}
 	le := binary.LittleEndian
+	if bytes.Equal(b, make([]byte, HeaderSize)) {
+		return h, ErrNoHeader
+	}
 	if string(b[:8]) != magic {
 		return h, fmt.Errorf("not a journal: magic %q", b[:8])
 	}
