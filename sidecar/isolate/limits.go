@@ -21,13 +21,10 @@ type setting struct {
 func (h hierarchies) settings(l Limits) ([]setting, error) {
 	var out []setting
 	use := func(what, controller string, v2, v1 []setting) error {
-		if dir := h.v1[controller]; dir != "" {
+		if h.v1[controller] != "" {
 			for _, s := range v1 {
 				s.what, s.v1 = what, controller
 				out = append(out, s)
-			}
-			if !exists(filepath.Join(dir, v1[0].file)) && !rootOnly(dir, v1[0].file) {
-				return &UnsupportedError{What: what, Reason: "the kernel's " + controller + " controller has no " + v1[0].file}
 			}
 			return nil
 		}
@@ -78,11 +75,6 @@ func (h hierarchies) settings(l Limits) ([]setting, error) {
 
 // initThreads is the allowance for process 1: GOMAXPROCS is 2 there, and a handful of its threads block.
 const initThreads = 16
-
-// rootOnly reports files that a hierarchy's top directory lacks but its children have.
-func rootOnly(dir, file string) bool {
-	return file == "pids.max" || !exists(filepath.Join(dir, "..", "cgroup.procs"))
-}
 
 // enable turns a v2 controller on for the children of the root and of the parent group.
 func (h hierarchies) enable(controller string) error {
