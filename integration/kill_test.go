@@ -104,6 +104,9 @@ func TestO3_KillDuringWrites(t *testing.T) {
 		for _, w := range writers {
 			diff, err := mirrors[w].Compare(filepath.Join(m, w))
 			if err != nil || diff != nil {
+				for _, d := range head(diff) {
+					t.Logf("%s\n  after %s", d, strings.Join(mirrors[w].About(d), "\n        "))
+				}
 				t.Fatalf("round %d, writer %s, after %d operations: %v\n%s", round, w, mirrors[w].Acked, err, strings.Join(head(diff), "\n"))
 			}
 		}

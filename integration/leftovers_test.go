@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -67,8 +68,8 @@ func (l *lab) leftovers() []string {
 		}
 	}
 	for _, g := range cgroups() {
-		// The parent that holds the groups of runs may stay.
-		if !l.before.cgroups[g] && !strings.HasSuffix(g, "/tine") {
+		// The parent that holds the groups of runs may stay, and other processes' runs are theirs.
+		if !l.before.cgroups[g] && !strings.HasSuffix(g, "/tine") && !foreign(g) {
 			out = append(out, "control group "+g)
 		}
 	}
@@ -79,6 +80,16 @@ func (l *lab) leftovers() []string {
 		}
 	}
 	return append(out, l.storeLeftovers()...)
+}
+
+// foreign: the group of a run ("run-PID-…") whose process lives and is not the binary under test.
+func foreign(group string) bool {
+	m := regexp.MustCompile(`/run-(\d+)-`).FindStringSubmatch(group)
+	if m == nil {
+		return false
+	}
+	exe, err := os.Readlink("/proc/" + m[1] + "/exe")
+	return err == nil && exe != *binary
 }
 
 func (l *lab) storeLeftovers() []string {

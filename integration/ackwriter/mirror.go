@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -20,6 +21,8 @@ type Mirror struct {
 	Since int64
 	// Acked counts the acknowledged operations.
 	Acked int
+	// history are the acknowledged operations that succeeded, in order.
+	history []Op
 	// pending is the operation that had begun and not returned when the log ended.
 	pending *Op
 }
@@ -53,6 +56,9 @@ func (m *Mirror) Follow(log io.Reader) error {
 		case l.Done:
 			if got := Errno(Apply(fd, *m.pending)); got != l.Errno {
 				return fmt.Errorf("%+v: the workspace says %q, the reference %q", *m.pending, l.Errno, got)
+			}
+			if l.Errno == 0 {
+				m.history = append(m.history, *m.pending)
 			}
 			m.pending = nil
 			m.Acked++
@@ -108,6 +114,24 @@ func (m *Mirror) diff(got manifest.Manifest) ([]string, error) {
 		return nil, fmt.Errorf("read the mirror: %w", err)
 	}
 	return manifest.Compare("acknowledged", want, "workspace", got, manifest.Rules{RecentMtime: m.Since}), nil
+}
+
+// About gives the last operations on a path of a difference that Compare found.
+func (m *Mirror) About(difference string) []string {
+	name, err := strconv.QuotedPrefix(difference)
+	if err != nil {
+		return nil
+	}
+	if name, err = strconv.Unquote(name); err != nil {
+		return nil
+	}
+	var out []string
+	for _, op := range m.history {
+		if op.Path == name || op.To == name {
+			out = append(out, fmt.Sprintf("%+v", op))
+		}
+	}
+	return out[max(0, len(out)-6):]
 }
 
 // target is the file whose bytes op changes, "" if it changes none.

@@ -88,6 +88,13 @@ func Apply(root int, op Op) error {
 }
 
 func applyFD(fd int, op Op) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG && (op.Kind == "write" || op.Kind == "append") {
+		return unix.EINVAL // bytes in a pipe are the kernel's, and so is the time of writing them
+	}
 	switch op.Kind {
 	case "write":
 		return whole(unix.Pwrite(fd, Bytes(op.Seed, op.Len), op.Off))(op.Len)
@@ -167,6 +174,7 @@ func copyRange(root int, op Op) error {
 	})
 }
 
+// withFile opens a file for one use.
 func withFile(root int, path string, flags int, do func(fd int) error) error {
 	fd, err := unix.Openat(root, path, flags, 0)
 	if err != nil {
