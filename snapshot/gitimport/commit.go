@@ -2,6 +2,7 @@ package gitimport
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"errors"
 	"io/fs"
@@ -101,7 +102,7 @@ type history struct {
 }
 
 // history collects the commits at a distance of less than depth from the tip; depth 0 is all.
-func (r *Repository) history(db *objects.DB, tip objects.ID, depth int) (*history, error) {
+func (r *Repository) history(ctx context.Context, db *objects.DB, tip objects.ID, depth int) (*history, error) {
 	cut, err := r.shallowCommits()
 	if err != nil {
 		return nil, err
@@ -112,6 +113,9 @@ func (r *Repository) history(db *objects.DB, tip objects.ID, depth int) (*histor
 	for n := 1; len(level) > 0; n++ {
 		var next []objects.ID
 		for _, id := range level {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
 			c, err := r.readCommit(db, id)
 			if err != nil {
 				return nil, err

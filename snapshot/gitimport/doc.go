@@ -13,5 +13,18 @@
 //     no object in it names them (S12); source ids are in the provenance only.
 //   - An import that fails has published nothing.
 //
+// The .git of a workspace, all of it with the committer's time but for the index:
+//
+//	HEAD                  ref: refs/heads/main
+//	config                see dotgit.go
+//	index                 version 2, with TREE; its stat data are the fork's; a second or more newer than all it names
+//	refs/heads/main       the selected commit, or what it was rewritten to
+//	shallow               the commits whose parents were left out, if there are any
+//	objects/pack/         one pack (version 2, stored blocks, deltas of trees only) of commits and trees, and its index
+//	objects/xx/           one file a blob of the history, 0444, derived from the blob when it is read
+//	info/ objects/info/ refs/tags/   empty
+//
+// With Dirty, files are the work tree's and the index is HEAD's, with stat data for what is as in HEAD.
+//
 // Each import works on its own objects.DB and takes no lock but the store's shared hold.
 package gitimport

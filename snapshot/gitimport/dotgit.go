@@ -21,8 +21,8 @@ const branch = "main"
 // config is the workspace's .git/config. Nothing of the source's is in it (S11).
 //
 // checkStat and trustctime: the index's stat data are those that the fork reports, but for the device, and a fork's
-// mount may have an owner map. autocrlf and eol would have git see changes that nobody made. The bytes of derived objects
-// depend on being unpacked, so no automatic repacking, which would also read every blob.
+// mount may have an owner map. autocrlf, if the user has it set, would have git see changes that nobody made, and fsmonitor
+// leave a daemon behind in every fork. Nothing repacks by itself: that would read every blob.
 const config = `[core]
 	repositoryformatversion = 0
 	filemode = true
@@ -31,6 +31,7 @@ const config = `[core]
 	checkStat = minimal
 	trustctime = false
 	autocrlf = false
+	fsmonitor = false
 [gc]
 	auto = 0
 [maintenance]

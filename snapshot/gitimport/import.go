@@ -77,7 +77,7 @@ func (im *importer) run(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	past, err := im.repo.history(im.db, tip, im.req.depth())
+	past, err := im.repo.history(ctx, im.db, tip, im.req.depth())
 	if err != nil {
 		return nil, err
 	}
