@@ -17,7 +17,7 @@ import (
 type Process struct {
 	// Immutable after Start.
 	spec    Spec
-	stage   string
+	scratch scratch
 	cgroup  *Cgroup
 	control channel
 	init    *os.Process

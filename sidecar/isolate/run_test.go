@@ -189,6 +189,15 @@ func TestCallerKilled(t *testing.T) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+	if e, _ := os.ReadDir(scratch); len(e) != 1 {
+		t.Errorf("scratch directory: %v", e)
+	}
+	spec := baseSpec(t, "true")
+	spec.Scratch = scratch
+	run(t, spec)
+	if e, _ := os.ReadDir(scratch); len(e) != 0 {
+		t.Errorf("the next run left %v", e)
+	}
 	for _, g := range strings.Split(groups, ":") {
 		if !exists(g) {
 			continue

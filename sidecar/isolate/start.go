@@ -38,7 +38,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 			p.discard()
 		}
 	}()
-	if p.stage, err = makeStage(s.Scratch); err != nil {
+	if p.scratch, err = newScratch(s.Scratch); err != nil {
 		return nil, setupErr("make scratch directory", err)
 	}
 	if p.cgroup, err = newCgroup(s.Limits); err != nil {
@@ -52,7 +52,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 		Args: s.Args, Env: s.Env, Dir: s.Dir, UID: s.UID, GID: s.GID, Groups: s.Groups, Umask: s.Umask,
 		Binds: s.Binds, Files: append([]File(nil), s.Files...), Hide: hide, WritableHost: s.WritableHost,
 		Network: s.Network, Home: s.Home, Hostname: s.Hostname, TTY: s.TTY,
-		Stage: p.stage, Cgroup: p.cgroup.kind() != "none", V2: p.cgroup.V2 != "", Unfiltered: s.unfiltered,
+		Stage: p.scratch.dir, Cgroup: p.cgroup.kind() != "none", V2: p.cgroup.V2 != "", Unfiltered: s.unfiltered,
 	}
 	for c := range p.cgroup.V1 {
 		cfg.V1 = append(cfg.V1, c)
@@ -60,7 +60,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	if !s.WritableHost {
 		p.sockets = hostSockets()
 		cfg.Sockets = p.sockets
-		if real, err := filepath.EvalSymlinks(p.stage); err == nil {
+		if real, err := filepath.EvalSymlinks(p.scratch.dir); err == nil {
 			cfg.Hide = append(cfg.Hide, real)
 		}
 	}
@@ -121,24 +121,6 @@ func checkPrivileges() error {
 		}
 	}
 	return nil
-}
-
-// makeStage makes the run's own scratch directory, readable by its owner only.
-func makeStage(scratch string) (string, error) {
-	if scratch == "" {
-		scratch = os.TempDir()
-	}
-	dir, err := os.MkdirTemp(scratch, "isolate-")
-	if err != nil {
-		return "", err
-	}
-	for _, d := range []string{"root", "upper", "work"} {
-		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
-			os.RemoveAll(dir)
-			return "", err
-		}
-	}
-	return filepath.Abs(dir)
 }
 
 // launch executes init, which then waits for "go".
@@ -234,7 +216,5 @@ func (p *Process) cleanUp() {
 	if p.cgroup != nil {
 		p.cleanErr = errors.Join(p.cleanErr, p.cgroup.remove(5*time.Second))
 	}
-	if p.stage != "" {
-		p.cleanErr = errors.Join(p.cleanErr, os.RemoveAll(p.stage))
-	}
+	p.cleanErr = errors.Join(p.cleanErr, p.scratch.remove())
 }
