@@ -21,6 +21,7 @@ type Change struct {
 	RawFrom string `json:"from_base64,omitempty" doc:"the bytes of from, where they are not UTF-8"`
 	Kind    string `json:"kind" doc:"file, directory, symlink, fifo, socket, character device or block device"`
 
+	Inode   uint64 `json:"inode" doc:"of the file; equal for a directory that is listed as deleted and as added: it was renamed"`
 	OldMode string `json:"old_mode,omitempty" doc:"octal with the type's bits; absent when added"`
 	Mode    string `json:"mode,omitempty" doc:"octal with the type's bits; absent when deleted"`
 	OldSize int64  `json:"old_size" doc:"bytes"`
@@ -38,11 +39,11 @@ type ForkDiff struct {
 	Changes []Change `json:"changes"` // by path
 }
 
-// CountFiles counts the changes that are not the workspace's .git.
+// CountFiles counts the changed files: all changes but directories' and the workspace's .git.
 func CountFiles(changes []Change) int {
 	n := 0
 	for _, c := range changes {
-		if c.Files == 0 {
+		if c.Files == 0 && c.Kind != "directory" {
 			n++
 		}
 	}
@@ -57,7 +58,7 @@ func changeOf(c *diff.Change) Change {
 	}
 	d := Change{
 		Schema: "tine.change/v1", Status: string(c.Status), Path: c.Path, RawPath: rawPath(c.Path), From: c.From, RawFrom: rawPath(c.From),
-		Kind: kindName(n.Mode), OldMode: octal(c.Old.Mode), Mode: octal(c.New.Mode), OldSize: c.Old.Size, Size: c.New.Size,
+		Kind: kindName(n.Mode), Inode: n.Ino, OldMode: octal(c.Old.Mode), Mode: octal(c.New.Mode), OldSize: c.Old.Size, Size: c.New.Size,
 		What: c.What.Names(), Files: c.Count,
 	}
 	if c.Count > 0 {

@@ -21,6 +21,7 @@ import (
 type RunResult struct {
 	Record  *record.Run
 	Changes [][]Change
+	Joined  bool // the fork was there before; changes are all that it has
 }
 
 // run is one launch under way. What it has allocated is in it, in order, and given back in the reverse order.
@@ -46,7 +47,7 @@ func (h *Host) Run(ctx context.Context, req *RunRequest) (*RunResult, error) {
 		return nil, err
 	}
 	changes, err := r.execute(ctx)
-	return &RunResult{Record: r.record, Changes: [][]Change{changes}}, err
+	return &RunResult{Record: r.record, Changes: [][]Change{changes}, Joined: req.Fork != ""}, err
 }
 
 // prepare does everything that can be refused without leaving anything: it only reads, and imports last.

@@ -67,8 +67,11 @@ type RunRequest struct {
 const workspaceDir = "/workspace"
 
 // inherited are the variables that a program gets from the caller's environment without being told: how to find
-// programs, who it is, and how to talk to the terminal. Everything else may be a secret, so it is named with --env.
-var inherited = []string{"PATH", "TERM", "COLORTERM", "NO_COLOR", "LANG", "LANGUAGE", "TZ"}
+// programs, who it is (also in commits), and how to talk to the terminal. Everything else may be a secret, so it is named with --env.
+var inherited = []string{
+	"PATH", "TERM", "COLORTERM", "NO_COLOR", "LANG", "LANGUAGE", "TZ",
+	"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL",
+}
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

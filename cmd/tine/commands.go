@@ -8,6 +8,6 @@ func (a *app) commands() []*cobra.Command {
 		a.importCommand(), a.checkpointCommand(), a.tagCommand(), a.untagCommand(),
 		a.forkCommand(), a.mountCommand(), a.sealCommand(),
 		a.runCommand(), a.runsCommand(),
-		a.inspectCommand(), a.doctorCommand(), a.versionCommand(), a.docsCommand(),
+		a.fsckCommand(), a.inspectCommand(), a.doctorCommand(), a.versionCommand(), a.docsCommand(),
 	}
 }

@@ -46,8 +46,8 @@ func (a *app) printDiff(ctx context.Context, f *diffFlags, list func(sidecar.Dif
 	}
 	return a.printDocument(changes, func(w io.Writer) error {
 		var b strings.Builder
-		for _, c := range changes {
-			b.WriteString(changeLine(c, a.outColour) + "\n")
+		for _, l := range folded(changes, false) {
+			b.WriteString(l.text(a.outColour) + "\n")
 		}
 		_, err := io.WriteString(w, b.String())
 		return err

@@ -88,6 +88,7 @@ var documents = []struct {
 	{"tine.mount/v1", "mount, once it can be used", mountDocument{}},
 	{"tine.seal/v1", "seal", sidecar.SealReceipt{}},
 	{"tine.run/v1", "run, fork exec, runs show, inspect; runs ls (an array)", record.Run{}},
+	{"tine.fsck/v1", "fsck", sidecar.FsckReport{}},
 	{"tine.finding/v1", "doctor (an array)", sidecar.Finding{}},
 	{"tine.version/v1", "version", versionDocument{}},
 	{"tine.schema/v1", "docs json (an array)", schemaDocument{}},

@@ -148,17 +148,24 @@ func (a *app) runSummary(result *sidecar.RunResult) {
 	}
 	for i, s := range r.Systems {
 		if i == 0 {
-			head("%s after %s, %s changed", paint(a.errColour, sgr, how), seconds(r.Seconds), count(int64(s.ChangedFiles), "file"))
+			changed := count(int64(s.ChangedFiles), "file") + " changed"
+			if result.Joined {
+				changed = "the fork has " + changed
+			}
+			head("%s after %s, %s", paint(a.errColour, sgr, how), seconds(r.Seconds), changed)
 		} else {
 			head("%s: %s changed", s.Name, count(int64(s.ChangedFiles), "file"))
 		}
-		changes := result.Changes[i]
-		for j, c := range changes {
+		lines := folded(result.Changes[i], false)
+		if len(lines) > summaryLines {
+			lines = folded(result.Changes[i], true)
+		}
+		for j, l := range lines {
 			if j == summaryLines {
-				fmt.Fprintf(&b, "  … and %s more\n", grouped(int64(len(changes)-j)))
+				fmt.Fprintf(&b, "  … and %s more lines\n", grouped(int64(len(lines)-j)))
 				break
 			}
-			b.WriteString("  " + changeLine(c, a.errColour) + "\n")
+			b.WriteString("  " + l.text(a.errColour) + "\n")
 		}
 		switch {
 		case s.Sealed != nil && *s.Sealed == s.Checkpoint:
@@ -170,48 +177,9 @@ func (a *app) runSummary(result *sidecar.RunResult) {
 			}
 			head("sealed checkpoint %s%s, over %s, frozen %s", short(*s.Sealed), name, short(s.Checkpoint), seconds(float64(r.FrozenUS)/1e6))
 		}
-		if r.Kept {
+		if r.Kept && !result.Joined {
 			head("fork %s kept", short(s.Fork))
 		}
 	}
 	io.WriteString(a.err, b.String())
-}
-
-// changeLine shows a change as one line: status, path, and what else differs.
-func changeLine(c sidecar.Change, colour bool) string {
-	if c.Files > 0 {
-		return fmt.Sprintf("%s  %s/  %s", paint(colour, dim, "…"), c.Path, paint(colour, dim, count(int64(c.Files), "change")))
-	}
-	sgr := map[string]string{"A": green, "D": red, "R": cyan, "H": cyan}[c.Status]
-	if sgr == "" {
-		sgr = yellow
-	}
-	path := shown(c.Path)
-	if c.Kind == "directory" {
-		path += "/"
-	}
-	if c.From != "" {
-		arrow := " -> "
-		if c.Status == "H" {
-			path, arrow = path+" = "+shown(c.From), ""
-		}
-		if arrow != "" {
-			from := shown(c.From)
-			if c.Kind == "directory" {
-				from += "/"
-			}
-			path = from + arrow + path
-		}
-	}
-	note := ""
-	if c.Mode != c.OldMode && c.OldMode != "" && c.Mode != "" {
-		note = "  mode " + c.OldMode + " -> " + c.Mode
-	}
-	for _, w := range c.What {
-		switch w {
-		case "owner", "xattrs", "device", "times":
-			note += "  " + w
-		}
-	}
-	return paint(colour, sgr, c.Status) + "  " + path + paint(colour, dim, note)
 }
