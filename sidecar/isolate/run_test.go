@@ -192,10 +192,13 @@ func TestCallerKilled(t *testing.T) {
 	if e, _ := os.ReadDir(scratch); len(e) != 1 {
 		t.Errorf("scratch directory: %v", e)
 	}
+	other := filepath.Join(scratch, scratchPrefix+"of-somebody-else")
+	os.Mkdir(other, 0o755)
+	os.WriteFile(filepath.Join(other, scratchMark), []byte("tine scratch directory 1:2\n"), 0o644)
 	spec := baseSpec(t, "true")
 	spec.Scratch = scratch
 	run(t, spec)
-	if e, _ := os.ReadDir(scratch); len(e) != 0 {
+	if e, _ := os.ReadDir(scratch); len(e) != 1 || !exists(other) {
 		t.Errorf("the next run left %v", e)
 	}
 	for _, g := range strings.Split(groups, ":") {

@@ -2,6 +2,7 @@ package isolate
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,8 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scratchPrefix begins the names of runs' scratch directories.
+// scratchPrefix begins the names of runs' scratch directories. The name alone proves nothing: the mark does.
 const scratchPrefix = "isolate-"
+
+// scratchMark is a file in a scratch directory that says the directory's own identity: a copy, or somebody's directory of
+// a similar name, has none that fits.
+const scratchMark = "identity"
 
 // scratch is a run's own directory on the host. Its owner holds a lock on it for as long as it lives: whoever gets the
 // lock of another may remove that.
@@ -43,6 +48,9 @@ func newScratch(parent string) (scratch, error) {
 			return scratch{}, err
 		}
 		s := scratch{dir, lock}
+		if err := os.WriteFile(filepath.Join(dir, scratchMark), []byte(identity(lock)), 0o400); err != nil {
+			return scratch{}, errors.Join(err, s.remove())
+		}
 		for _, d := range []string{"root", "upper", "work"} {
 			if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
 				return scratch{}, errors.Join(err, s.remove())
@@ -94,8 +102,24 @@ func sweepScratch(parent string) {
 			continue
 		}
 		dir := filepath.Join(parent, e.Name())
-		if lock, err := lockScratch(dir); err == nil {
-			scratch{dir, lock}.remove()
+		lock, err := lockScratch(dir)
+		if err != nil {
+			continue
 		}
+		mark, err := os.ReadFile(filepath.Join(dir, scratchMark))
+		if id := identity(lock); err != nil || id == "" || string(mark) != id {
+			lock.Close()
+			continue
+		}
+		scratch{dir, lock}.remove()
 	}
+}
+
+// identity is the text of a directory's mark.
+func identity(dir *os.File) string {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("tine scratch directory %d:%d\n", st.Dev, st.Ino)
 }
