@@ -123,5 +123,5 @@ func (v *view) nameServers() error {
 	if err := os.MkdirAll(path.Dir(dst), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(dst, data, 0o644)
+	return create(dst, data, 0o644)
 }

@@ -48,7 +48,7 @@ func newScratch(parent string) (scratch, error) {
 			return scratch{}, err
 		}
 		s := scratch{dir, lock}
-		if err := os.WriteFile(filepath.Join(dir, scratchMark), []byte(identity(lock)), 0o400); err != nil {
+		if err := create(filepath.Join(dir, scratchMark), []byte(identity(lock)), 0o400); err != nil {
 			return scratch{}, errors.Join(err, s.remove())
 		}
 		for _, d := range []string{"root", "upper", "work"} {
@@ -122,4 +122,14 @@ func identity(dir *os.File) string {
 		return ""
 	}
 	return fmt.Sprintf("tine scratch directory %d:%d\n", st.Dev, st.Ino)
+}
+
+// create writes a new file whose survival of a crash nobody counts on.
+func create(name string, data []byte, mode os.FileMode) error {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
 }
