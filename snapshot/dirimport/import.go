@@ -70,6 +70,9 @@ func Import(ctx context.Context, store *snapshot.Store, req Request) (*Result, e
 	if err := im.avoidStore(dir); err != nil {
 		return nil, err
 	}
+	if im.forks, err = hostdir.ForkMounts(dir); err != nil {
+		return nil, err
+	}
 	return im.run(ctx, root)
 }
 
@@ -79,7 +82,8 @@ type importer struct {
 	store    *snapshot.Store
 	excludes []glob.Pattern
 	matched  []bool
-	own      inode // the store's directory
+	own      inode           // the store's directory
+	forks    map[string]bool // where forks are mounted
 	tasks    chan func() error
 
 	// Owned by the walk.

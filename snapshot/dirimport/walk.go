@@ -35,6 +35,12 @@ func (im *importer) dir(ctx context.Context, d *hostdir.Dir, path string, st hos
 		if path != "" {
 			at = path + "/" + name
 		}
+		if im.forks[at] {
+			if im.excluded(at, true) {
+				continue
+			}
+			return &HoldsError{d.Path() + "/" + name, "a mounted fork"}
+		}
 		kid, err := d.Lstat(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // gone since the directory was listed

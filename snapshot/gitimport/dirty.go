@@ -40,6 +40,9 @@ func (im *importer) workTree(ctx context.Context, index []tracked) (*item, error
 	if err := w.readIndex(); err != nil {
 		return nil, err
 	}
+	if w.forks, err = hostdir.ForkMounts(im.repo.WorkTree); err != nil {
+		return nil, err
+	}
 	lists, err := im.repo.baseIgnores()
 	if err != nil {
 		return nil, err
@@ -82,6 +85,7 @@ type workTree struct {
 	subpath  string
 	excludes []glob.Pattern
 	tasks    chan func() error
+	forks    map[string]bool // where forks are mounted
 	special  int
 	nested   []string
 }
@@ -171,6 +175,12 @@ func (w *workTree) dir(ctx context.Context, d *hostdir.Dir, path string, to *ite
 			continue
 		}
 		at := join(path, name)
+		if w.forks[at] {
+			if w.excluded(at, true) || ignoredDir || ignored(lists, at, true) {
+				continue
+			}
+			return &RequestError{fmt.Sprintf("a fork is mounted at %s/%s; unmount it, or exclude it", d.Path(), name)}
+		}
 		st, err := d.Lstat(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // gone since the directory was listed

@@ -1,13 +1,6 @@
 package hostdir
 
-import (
-	"bufio"
-	"fmt"
-	"os"
-	"strings"
-
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 // kernelTypes are file systems that hold no files of anybody: reading them has no end or no meaning.
 var kernelTypes = map[int64]string{
@@ -49,24 +42,4 @@ func (d *Dir) Foreign() (string, error) {
 		return "", err
 	}
 	return "a mounted fork", nil
-}
-
-// forkDevice reports whether a device is the one of a mount of ours (type fuse.tine).
-func forkDevice(dev uint64) (bool, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	want := fmt.Sprintf("%d:%d", unix.Major(dev), unix.Minor(dev))
-	s := bufio.NewScanner(f)
-	s.Buffer(nil, 1<<20)
-	for s.Scan() {
-		before, after, ok := strings.Cut(s.Text(), " - ")
-		fields := strings.Fields(before)
-		if ok && len(fields) > 2 && fields[2] == want && strings.HasPrefix(after, "fuse.tine ") {
-			return true, nil
-		}
-	}
-	return false, s.Err()
 }
