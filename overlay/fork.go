@@ -154,7 +154,7 @@ func prepare(cfg Config) (*Fork, error) {
 	if cfg.Now == nil {
 		cfg.Now = now
 	}
-	f := &Fork{cfg: cfg, fs: cfg.FS, owners: cfg.Owners, limits: cfg.Limits, boot: cfg.BootID, space: new(space)}
+	f := &Fork{gate: gate{drained: make(chan struct{}, 1)}, cfg: cfg, fs: cfg.FS, owners: cfg.Owners, limits: cfg.Limits, boot: cfg.BootID, space: new(space)}
 	if f.boot == ([16]byte{}) {
 		var err error
 		if f.boot, err = bootID(); err != nil {

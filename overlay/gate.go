@@ -12,10 +12,11 @@ import (
 type gate struct {
 	in    atomic.Int64 // changes in progress
 	parks atomic.Int64
+	// drained has a token when the last change has left while parked. It is made with the fork.
+	drained chan struct{}
 
-	mu      sync.Mutex
-	reopen  chan struct{} // closed when the last park ends; not nil while parked
-	drained chan struct{} // has a token when the last change has left while parked
+	mu     sync.Mutex
+	reopen chan struct{} // closed when the last park ends; not nil while parked
 }
 
 func (g *gate) enter() {
@@ -49,16 +50,12 @@ func (g *gate) park(ctx context.Context) error {
 	if g.parks.Add(1) == 1 {
 		g.reopen = make(chan struct{})
 	}
-	if g.drained == nil {
-		g.drained = make(chan struct{}, 1)
-	}
-	drained := g.drained
 	g.mu.Unlock()
 	// The token can go to another waiter, so it only shortens the wait.
 	for wait := 50 * time.Microsecond; g.in.Load() > 0; wait = min(2*wait, 5*time.Millisecond) {
 		t := time.NewTimer(wait)
 		select {
-		case <-drained:
+		case <-g.drained:
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()

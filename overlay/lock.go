@@ -40,27 +40,20 @@ type forkLock struct {
 func lockPos(id LayerID) int64 { return int64(binary.LittleEndian.Uint64(id[:8]) &^ (3 << 62)) }
 
 // lockLayer takes the lock on a live layer. A holder that is just going away (a command that reads, a server that
-// dies) is waited for, up to a second.
+// dies) is waited for, up to two seconds.
 func lockLayer(layersDir string, id LayerID, fork string, shared bool) (*forkLock, error) {
-	var err error
-	for wait := time.Millisecond; wait < 600*time.Millisecond; wait *= 2 {
-		var l *forkLock
-		if l, err = tryLockLayer(layersDir, id, fork, shared); err == nil {
-			return l, nil
+	for wait := time.Millisecond; ; wait *= 2 {
+		l, err := tryLockLayer(layersDir, id, fork, shared)
+		served, ok := err.(*ServedError)
+		if !ok || served.PID == os.Getpid() {
+			return l, err
 		}
-		var served *ServedError
-		if !asServed(err, &served) || served.PID == os.Getpid() {
-			return nil, err
+		if wait > time.Second {
+			served.PID = lockHolder(filepath.Join(layersDir, "lock"), lockPos(id))
+			return nil, served
 		}
 		time.Sleep(wait)
 	}
-	return nil, err
-}
-
-func asServed(err error, to **ServedError) bool {
-	s, ok := err.(*ServedError)
-	*to = s
-	return ok
 }
 
 func tryLockLayer(layersDir string, id LayerID, fork string, shared bool) (*forkLock, error) {
@@ -96,7 +89,7 @@ func tryLockLayer(layersDir string, id LayerID, fork string, shared bool) (*fork
 		}
 		err := unix.FcntlFlock(lf.f.Fd(), unix.F_OFD_SETLK, &lk)
 		if err == unix.EAGAIN || err == unix.EACCES {
-			return nil, &ServedError{Fork: fork, PID: lockHolder(lf.f, pos)}
+			return nil, &ServedError{Fork: fork}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("locking fork %s: %w", fork, err)
@@ -138,8 +131,8 @@ func (l *forkLock) unlock() {
 
 // lockHolder finds the process that holds the byte at pos. The kernel gives no pid for these locks, but shows them
 // in the holder's fdinfo. 0 if it can't be told.
-func lockHolder(f *os.File, pos int64) int {
-	st, err := f.Stat()
+func lockHolder(path string, pos int64) int {
+	st, err := os.Stat(path)
 	if err != nil {
 		return 0
 	}
