@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strconv"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -178,7 +179,25 @@ func (im *importer) rewrite(ctx context.Context, past *history) (*history, error
 			im.warnings = append(im.warnings, fmt.Sprintf("exclude %q matched nothing", p))
 		}
 	}
+	if n := len(w.copies); n > 0 {
+		im.warnings = append(im.warnings, fmt.Sprintf("%d files that are kept have the bytes of excluded ones: %s", n, some(w.copies, 3)))
+	}
 	return past, nil
+}
+
+// some lists at most n paths.
+func some(paths []string, n int) string {
+	text := ""
+	for i, p := range paths {
+		switch {
+		case i == n:
+			return text + ", ..."
+		case i > 0:
+			text += ", "
+		}
+		text += strconv.Quote(p)
+	}
+	return text
 }
 
 // tempDir is on the store's disk, where there is room for what comes from a repository.

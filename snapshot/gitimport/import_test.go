@@ -333,6 +333,17 @@ func TestS12_PatternsThatMatchNothingAreTold(t *testing.T) {
 	}
 }
 
+func TestS12_CopiesOfExcludedFilesAreTold(t *testing.T) {
+	src := sample(t)
+	write(t, src+"/docs/answers.txt", "the answer is 42\n", 0o644)
+	git(t, src, "add", "-A")
+	git(t, src, "commit", "-q", "-m", "copy")
+	res := mustImport(t, newStore(t), Request{Repo: src, Exclude: []string{"/tests", "empty"}})
+	if len(res.Warnings) != 1 || !strings.Contains(res.Warnings[0], `"docs/answers.txt"`) {
+		t.Errorf("warnings: %q", res.Warnings)
+	}
+}
+
 func TestSubpath(t *testing.T) {
 	src := sample(t)
 	s := newStore(t)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"tine/snapshot/gitimport/objects"
@@ -19,7 +20,9 @@ type rewriter struct {
 	excludes []glob.Pattern
 	// hidden are blobs that are at an excluded path of some commit and at no kept path of the selected one. Older commits
 	// may have them under other names, before a rename, say; they are left out there too.
-	hidden  map[objects.ID]bool
+	hidden map[objects.ID]bool
+	// copies are kept paths of the selected commit whose bytes are those of an excluded path.
+	copies  []string
 	done    map[rewriteKey]objects.ID
 	matched []bool // which patterns excluded something
 }
@@ -75,7 +78,7 @@ func cleanSubpath(s string) (string, error) {
 func (w *rewriter) run(ctx context.Context, h *history) (*history, error) {
 	w.matched = make([]bool, len(w.excludes))
 	w.done = map[rewriteKey]objects.ID{}
-	if len(w.excludes) > 0 && len(h.commits) > 1 {
+	if len(w.excludes) > 0 {
 		if err := w.findHidden(ctx, h); err != nil {
 			return nil, err
 		}
@@ -220,7 +223,7 @@ func (w *rewriter) tree(id objects.ID, path string, tip bool) (objects.ID, error
 	return id, nil
 }
 
-// findHidden fills hidden.
+// findHidden fills hidden and copies.
 func (w *rewriter) findHidden(ctx context.Context, h *history) error {
 	w.hidden = map[objects.ID]bool{}
 	type visit struct {
@@ -229,8 +232,10 @@ func (w *rewriter) findHidden(ctx context.Context, h *history) error {
 		out  bool // below an excluded path, where the path doesn't matter any more
 	}
 	seen := map[visit]bool{}
-	var walk func(id objects.ID, path string, out bool, blob func(id objects.ID, out bool)) error
-	walk = func(id objects.ID, path string, out bool, blob func(objects.ID, bool)) error {
+	type onBlob func(id objects.ID, path string, out bool)
+	read := w.trees.keep // the selected commit's trees are needed again
+	var walk func(id objects.ID, path string, out bool, blob onBlob) error
+	walk = func(id objects.ID, path string, out bool, blob onBlob) error {
 		v := visit{id, path, out}
 		if out {
 			v.path = ""
@@ -239,7 +244,7 @@ func (w *rewriter) findHidden(ctx context.Context, h *history) error {
 			return nil
 		}
 		seen[v] = true
-		t, err := w.trees.get(id, path)
+		t, err := read(id, path)
 		if err != nil {
 			return err
 		}
@@ -254,12 +259,12 @@ func (w *rewriter) findHidden(ctx context.Context, h *history) error {
 				}
 			case modeGitlink:
 			default:
-				blob(e.id, ex)
+				blob(e.id, at, ex)
 			}
 		}
 		return nil
 	}
-	kept := map[objects.ID]bool{}
+	kept := map[objects.ID]string{}
 	for i, c := range h.commits {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -271,20 +276,25 @@ func (w *rewriter) findHidden(ctx context.Context, h *history) error {
 		if !found {
 			continue
 		}
-		err = walk(root, w.subpath, false, func(id objects.ID, out bool) {
+		err = walk(root, w.subpath, false, func(id objects.ID, path string, out bool) {
 			if out {
 				w.hidden[id] = true
 			} else if i == 0 {
-				kept[id] = true
+				kept[id] = path
 			}
 		})
 		if err != nil {
 			return err
 		}
+		read = w.trees.get
 	}
-	for id := range kept {
+	for id, path := range kept {
+		if w.hidden[id] && id != emptyBlob {
+			w.copies = append(w.copies, path)
+		}
 		delete(w.hidden, id)
 	}
+	slices.Sort(w.copies)
 	return nil
 }
 
