@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -96,6 +97,22 @@ func (p *Process) tell(m message) error {
 		return ErrEnded
 	}
 	return nil
+}
+
+// Suspend is what a caller does on SIGTSTP when the program has no terminal of its own: it stops the program, then this
+// very process, and returns after both were continued. A stopped caller serves no workspace; a program left running would
+// hang in it.
+func (p *Process) Suspend() error {
+	if err := p.SignalAll(unix.SIGSTOP); err != nil {
+		return err
+	}
+	// To this very thread: it then is stopped before it goes on, whichever thread the kernel would have picked.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP); err != nil {
+		return err
+	}
+	return p.SignalAll(unix.SIGCONT)
 }
 
 // Kill ends all processes of the run at once, also frozen ones.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -151,6 +152,13 @@ func callerMain(ws string) int {
 		fmt.Println(err)
 		return 1
 	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, unix.SIGTSTP)
+	go func() {
+		for range stop {
+			p.Suspend()
+		}
+	}()
 	fmt.Println(p.InitPID(), strings.Join(p.Cgroup().dirs(), ":"))
 	p.Wait()
 	return 0
@@ -285,4 +293,50 @@ func TestCancelledStart(t *testing.T) {
 	if e, _ := os.ReadDir(spec.Scratch); len(e) != 0 {
 		t.Errorf("left %v", e)
 	}
+}
+
+// TestSuspend: ^Z of a shell stops caller and program together, fg continues both.
+func TestSuspend(t *testing.T) {
+	needRoot(t)
+	ws := workspace(t)
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "ISOLATE_TEST_CALLER="+ws, "ISOLATE_TEST_SCRATCH="+t.TempDir())
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	waitFor(t, filepath.Join(ws, "ready"))
+	time.Sleep(50 * time.Millisecond) // it says so before it listens to signals
+	want := func(state string) {
+		t.Helper()
+		var got []string
+		for range 400 {
+			got = []string{processState(strconv.Itoa(cmd.Process.Pid))}
+			procs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+			for _, p := range procs {
+				if data, _ := os.ReadFile(p); bytes.HasPrefix(data, []byte("sleep\x00986")) {
+					got = append(got, processState(filepath.Base(filepath.Dir(p))))
+				}
+			}
+			if len(got) == 4 && strings.Trim(strings.Join(got, ""), state) == "" {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Fatalf("states %q, want all in %q", got, state)
+	}
+	want("SR")
+	cmd.Process.Signal(unix.SIGTSTP)
+	want("T")
+	cmd.Process.Signal(unix.SIGCONT)
+	want("SR")
+}
+
+func processState(pid string) string {
+	data, _ := os.ReadFile("/proc/" + pid + "/stat")
+	if _, after, ok := strings.Cut(string(data), ") "); ok {
+		return after[:1]
+	}
+	return ""
 }

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestNetworkNone(t *testing.T) {
@@ -129,4 +132,82 @@ func TestS13_WritableHost(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "file")); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestS13_SwappedHide: a path that became a symlink between planning and covering stops the run; nothing is covered
+// elsewhere instead.
+func TestS13_SwappedHide(t *testing.T) {
+	dir := t.TempDir()
+	os.MkdirAll(filepath.Join(dir, "real", "repo"), 0o755)
+	os.Symlink("real", filepath.Join(dir, "link"))
+	os.Symlink("repo", filepath.Join(dir, "real", "last"))
+	root, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	v := &view{root: root, blank: -1}
+	for _, p := range []string{"/link/repo", "/real/last", "/real/../../etc"} {
+		if covered, err := v.cover(p); covered || err == nil {
+			t.Errorf("%s: %v, %v", p, covered, err)
+		}
+	}
+	if covered, err := v.cover("/real/gone"); covered || err != nil {
+		t.Errorf("what isn't there: %v, %v", covered, err)
+	}
+}
+
+// TestS13_OtherForks: FUSE mounts of the host are not in the view, and building it asks their servers nothing.
+func TestS13_OtherForks(t *testing.T) {
+	needRoot(t)
+	dir, err := os.MkdirTemp("/var/lib", "tine-fork-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { removeTree(t, dir) })
+	fuse, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer unix.Close(fuse) // nobody ever answers
+	if err := unix.Mount("tine", dir, "fuse.tine", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fuse)); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	o := run(t, baseSpec(t, "grep -c ' - fuse' /proc/self/mountinfo; ls "+dir+"; echo done"))
+	if o.out != "0\ndone\n" || !contains(o.report.Absent, dir) {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestNameServers runs in a mount namespace whose /etc/resolv.conf leads into /run, as systemd-resolved has it.
+func TestNameServers(t *testing.T) {
+	needRoot(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cmd := exec.Command("unshare", "-m", "--propagation", "private", "/bin/sh", "-ec", `
+mount -t tmpfs upper "$1"; mkdir "$1/upper" "$1/work"
+mount -t overlay -o "lowerdir=/etc,upperdir=$1/upper,workdir=$1/work" etc /etc || exit 77
+mount -t tmpfs run /run; mkdir -p /run/systemd/resolve
+echo "nameserver 192.0.2.1" > /run/systemd/resolve/stub-resolv.conf
+ln -sf ../run/systemd/resolve/stub-resolv.conf /etc/resolv.conf
+exec "$0" -test.run TestNameServersInner -test.v`, self, dir)
+	cmd.Env = append(os.Environ(), "ISOLATE_TEST_RESOLV=1")
+	out, err := cmd.CombinedOutput()
+	if exit, ok := err.(*exec.ExitError); ok && exit.ExitCode() == 77 {
+		t.Skipf("no overlay over /etc: %s", out)
+	}
+	if err != nil || !strings.Contains(string(out), "PASS: TestNameServersInner") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestNameServersInner(t *testing.T) {
+	if os.Getenv("ISOLATE_TEST_RESOLV") == "" {
+		t.Skip("run by TestNameServers")
+	}
+	wantRun(t, baseSpec(t, "cat /etc/resolv.conf; ls /run/systemd"), "nameserver 192.0.2.1\nresolve")
 }
