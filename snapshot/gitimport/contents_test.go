@@ -111,7 +111,7 @@ func TestLargeFiles(t *testing.T) {
 		if n.Content.Algo != content.Tree256 || n.Size != content.MaxSmall+99 {
 			t.Errorf("%+v: %+v", req, n)
 		}
-		dir := export(t, s, res.ID)
+		dir := exported(t, s, res.ID)
 		cleanGit(t, dir)
 		got, _ := os.ReadFile(dir + "/big.bin")
 		if !bytes.Equal(got, big[:content.MaxSmall+99]) {
@@ -135,7 +135,7 @@ func TestEagerOutlivesTheRepository(t *testing.T) {
 		t.Error("a source was registered")
 	}
 	os.RemoveAll(src)
-	dir := export(t, s, res.ID)
+	dir := exported(t, s, res.ID)
 	cleanGit(t, dir)
 	git(t, dir, "checkout", "-q", "HEAD~1")
 	cleanGit(t, dir)

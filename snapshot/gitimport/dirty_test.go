@@ -42,7 +42,7 @@ func TestDirty(t *testing.T) {
 
 	s := newStore(t)
 	res := mustImport(t, s, Request{Repo: src, Dirty: true})
-	dir := export(t, s, res.ID)
+	dir := exported(t, s, res.ID)
 	want := strings.Join([]string{" M README", " M empty", " M link", " D src/a.txt", "?? build/forced.txt", "?? sub/keep.log", "?? untracked.txt"}, "\n")
 	git(t, dir, "config", "advice.addIgnoredFile", "false")
 	got := git(t, dir, "status", "--porcelain", "--untracked-files=all", "--no-renames")
@@ -129,7 +129,7 @@ func TestDirtyTakesWhatGitLists(t *testing.T) {
 		want := strings.Split(git(t, src, "ls-files", "-c", "-o", "--exclude-standard"), "\n")
 		sort.Strings(want)
 		s := newStore(t)
-		dir := export(t, s, mustImport(t, s, Request{Repo: src, Dirty: true}).ID)
+		dir := exported(t, s, mustImport(t, s, Request{Repo: src, Dirty: true}).ID)
 		os.RemoveAll(dir + "/.git")
 		git(t, dir, "init", "-q")
 		git(t, dir, "add", "-A", "-f")

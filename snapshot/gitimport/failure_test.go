@@ -60,7 +60,7 @@ func TestEveryFailureOfTheStore(t *testing.T) {
 				t.Fatalf("%s: the next import: %v %v", where, again, err)
 			}
 			if n%5 == 0 {
-				cleanGit(t, export(t, s, want))
+				cleanGit(t, exported(t, s, want))
 			}
 			s.Close()
 			if !failed {
@@ -119,7 +119,7 @@ func TestOddTimes(t *testing.T) {
 		if want > 15e9 {
 			continue // no file system keeps it
 		}
-		dir := export(t, s, res.ID)
+		dir := exported(t, s, res.ID)
 		if out := git(t, dir, "status", "--porcelain"); out != "" {
 			t.Errorf("%q: %s", date, out)
 		}

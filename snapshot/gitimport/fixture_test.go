@@ -10,10 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"tine/snapshot"
 	"tine/snapshot/content"
+	"tine/snapshot/export"
 	"tine/snapshot/image"
 )
 
@@ -111,55 +110,18 @@ func mustImport(t testing.TB, s *snapshot.Store, req Request) *Result {
 	return res
 }
 
-// export writes a checkpoint to a new directory, with modes and times.
-func export(t testing.TB, s *snapshot.Store, id string) string {
+// exported writes a checkpoint to a new directory, with modes and times.
+func exported(t testing.TB, s *snapshot.Store, id string) string {
 	t.Helper()
 	files, err := s.Files(id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "export")
-	exportNode(t, files, image.Root, dir)
+	if err := export.ToDir(context.Background(), files, dir, export.Options{}); err != nil {
+		t.Fatal(err)
+	}
 	return dir
-}
-
-func exportNode(t testing.TB, files image.Files, ino uint64, path string) {
-	t.Helper()
-	n, err := files.Node(ino)
-	if err != nil {
-		t.Fatal(err)
-	}
-	switch n.Mode & unix.S_IFMT {
-	case unix.S_IFDIR:
-		if err := os.Mkdir(path, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		var kids []image.Dirent
-		if err := files.ReadDir(ino, 0, func(d image.Dirent) bool { kids = append(kids, d); return true }); err != nil {
-			t.Fatal(err)
-		}
-		for _, k := range kids {
-			exportNode(t, files, k.Ino, path+"/"+k.Name)
-		}
-	case unix.S_IFLNK:
-		target := readNode(t, files, n)
-		if err := os.Symlink(target, path); err != nil {
-			t.Fatal(err)
-		}
-	case unix.S_IFREG:
-		if err := os.WriteFile(path, []byte(readNode(t, files, n)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, os.FileMode(n.Mode&0o777)); err != nil {
-			t.Fatal(err)
-		}
-	default:
-		t.Fatalf("%s: mode %o", path, n.Mode)
-	}
-	ts := []unix.Timespec{{Sec: n.Mtime.Sec, Nsec: int64(n.Mtime.Nsec)}, {Sec: n.Mtime.Sec, Nsec: int64(n.Mtime.Nsec)}}
-	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, ts, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func readNode(t testing.TB, files image.Files, n image.Node) string {

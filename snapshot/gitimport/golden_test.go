@@ -96,5 +96,5 @@ func TestConcurrentImports(t *testing.T) {
 			t.Errorf("%q", ids)
 		}
 	}
-	cleanGit(t, export(t, other, ids[0]))
+	cleanGit(t, exported(t, other, ids[0]))
 }

@@ -26,7 +26,7 @@ func TestWorkspaceGitIsClean(t *testing.T) {
 		if res.SourceCommit != git(t, src, "rev-parse", "HEAD") || res.WorkspaceCommit != res.SourceCommit || res.Commit != res.SourceCommit {
 			t.Errorf("commits %s %s %s", res.SourceCommit, res.WorkspaceCommit, res.Commit)
 		}
-		dir := export(t, s, res.ID)
+		dir := exported(t, s, res.ID)
 		cleanGit(t, dir)
 		if got := sourceFiles(t, dir, "HEAD"); got != sourceFiles(t, src, "HEAD") {
 			t.Errorf("files differ:\n%s", got)
@@ -49,7 +49,7 @@ func TestWorkspaceGitIsClean(t *testing.T) {
 func TestWorkspaceGitWorksOn(t *testing.T) {
 	src := sample(t)
 	s := newStore(t)
-	dir := export(t, s, mustImport(t, s, Request{Repo: src, FullHistory: true}).ID)
+	dir := exported(t, s, mustImport(t, s, Request{Repo: src, FullHistory: true}).ID)
 	write(t, dir+"/README", "changed\n", 0o644)
 	write(t, dir+"/new.txt", "new\n", 0o644)
 	if out := git(t, dir, "status", "--porcelain"); out != " M README\n?? new.txt" {
@@ -88,7 +88,7 @@ func TestDepths(t *testing.T) {
 		{Request{Repo: src, Rev: "v1"}, "1", true},
 		{Request{Repo: src, Rev: "trunk~2"}, "1", false},
 	} {
-		dir := export(t, s, mustImport(t, s, c.req).ID)
+		dir := exported(t, s, mustImport(t, s, c.req).ID)
 		cleanGit(t, dir)
 		if n := git(t, dir, "rev-list", "--count", "HEAD"); n != c.commits {
 			t.Errorf("%+v: %s commits", c.req, n)
@@ -169,7 +169,7 @@ func TestFirstStatusReadsNoTrackedFile(t *testing.T) {
 	src := sample(t)
 	s := newStore(t)
 	res := mustImport(t, s, Request{Repo: src})
-	dir := export(t, s, res.ID)
+	dir := exported(t, s, res.ID)
 	files, err := s.Files(res.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -244,7 +244,7 @@ func TestS11_HistoryFence(t *testing.T) {
 	write(t, src+"/.git/hooks/pre-commit", "#!/bin/sh\nexit 1\n", 0o755)
 
 	s := newStore(t)
-	dir := export(t, s, mustImport(t, s, Request{Repo: src}).ID)
+	dir := exported(t, s, mustImport(t, s, Request{Repo: src}).ID)
 	cleanGit(t, dir)
 	reach := map[string]bool{}
 	for _, id := range strings.Fields(git(t, src, "rev-list", "--objects", "--no-object-names", "--max-count=1", head)) {
@@ -292,7 +292,7 @@ func TestS12_ExcludedPathsAreNowhere(t *testing.T) {
 		req.Repo, req.Exclude = src, []string{"/tests"}
 		s := newStore(t)
 		res := mustImport(t, s, req)
-		dir := export(t, s, res.ID)
+		dir := exported(t, s, res.ID)
 		cleanGit(t, dir)
 		for _, id := range []string{secret, hidden} {
 			if out, err := tryGit(dir, "cat-file", "-t", id); err == nil {
@@ -348,7 +348,7 @@ func TestSubpath(t *testing.T) {
 	src := sample(t)
 	s := newStore(t)
 	res := mustImport(t, s, Request{Repo: src, Subpath: "./src/", FullHistory: true})
-	dir := export(t, s, res.ID)
+	dir := exported(t, s, res.ID)
 	cleanGit(t, dir)
 	if want := git(t, src, "rev-parse", "HEAD:src"); res.TreeID != want {
 		t.Errorf("tree %s, want %s", res.TreeID, want)
