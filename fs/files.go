@@ -13,8 +13,8 @@ func (f *face) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadRe
 }
 
 func (f *face) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
-	// Pages that are written back come late and in anybody's name.
-	kill := in.WriteFlags&(fuse.WRITE_KILL_SUIDGID|fuse.WRITE_CACHE) != 0
+	// The kernel knows who wrote, also where pages are written back late and in anybody's name.
+	kill := in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0
 	n, err := f.fork.Write(f.caller(&in.InHeader, 0), in.NodeId, data, int64(in.Offset), kill)
 	return uint32(n), f.status("write", in.NodeId, err)
 }

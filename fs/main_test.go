@@ -4,8 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"runtime"
 	"testing"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"tine/fs"
 	"tine/overlay"
@@ -85,4 +89,86 @@ type testWriter struct{ t testing.TB }
 func (w testWriter) Write(b []byte) (int, error) {
 	w.t.Log(string(b))
 	return len(b), nil
+}
+
+// as runs fn on a thread of its own with the given user's rights and groups.
+func as(t *testing.T, uid, gid int, groups []int, fn func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // for ever: the thread ends with the goroutine
+		defer close(done)
+		if err := dropTo(uid, gid, groups); err != nil {
+			t.Errorf("becoming %d:%d: %v", uid, gid, err)
+			return
+		}
+		fn()
+	}()
+	<-done
+}
+
+// dropTo changes the calling thread's ids only, which the library's functions don't.
+func dropTo(uid, gid int, groups []int) error {
+	list := make([]uint32, len(groups)+1)
+	for i, g := range groups {
+		list[i] = uint32(g)
+	}
+	if _, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&list[0])), 0); e != 0 {
+		return e
+	}
+	if _, _, e := unix.RawSyscall(unix.SYS_SETRESGID, uintptr(gid), uintptr(gid), uintptr(gid)); e != 0 {
+		return e
+	}
+	if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); e != 0 {
+		return e
+	}
+	return nil
+}
+
+// openFile opens with open(2) and closes with the test.
+func openFile(t *testing.T, path string, flags int, mode uint32) int {
+	t.Helper()
+	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, mode)
+	if err != nil {
+		t.Fatalf("open %s: %v", path, err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
+func stat(t *testing.T, path string) unix.Stat_t {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		t.Fatalf("lstat %s: %v", path, err)
+	}
+	return st
+}
+
+func write(t *testing.T, path, data string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(data), 0644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantContent(t *testing.T, path, want string) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(b) != want {
+		t.Errorf("%s has %d bytes %.60q, want %d bytes %.60q", path, len(b), b, len(want), want)
+	}
+}
+
+// within waits until ok holds.
+func within(t *testing.T, d time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(d); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", d, what)
+		}
+	}
 }
