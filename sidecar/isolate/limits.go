@@ -12,6 +12,9 @@ import (
 // cfsPeriod is the kernel's default scheduling period.
 const cfsPeriod = 100 * time.Millisecond
 
+// minMemory is what init and a small program need.
+const minMemory = 16 << 20
+
 // setting is one value to write into a new group.
 type setting struct {
 	what, v1, file, value string
@@ -39,6 +42,9 @@ func (h hierarchies) settings(l Limits) ([]setting, error) {
 			out = append(out, s)
 		}
 		return nil
+	}
+	if l.Memory > 0 && l.Memory < minMemory {
+		return nil, &UnsupportedError{What: "memory limit", Reason: "less than 16 MiB: process 1 of the run needs most of that"}
 	}
 	if l.Memory > 0 {
 		v := strconv.FormatInt(l.Memory, 10)

@@ -65,8 +65,11 @@ func TestLimitsRefused(t *testing.T) {
 			}
 		}
 	}
-	if _, err := (hierarchies{}).settings(Limits{CPUs: 0.001}); err == nil {
-		t.Error("a thousandth of a processor was accepted")
+	for _, l := range []Limits{{CPUs: 0.001}, {Memory: 1}} {
+		var u *UnsupportedError
+		if _, err := (hierarchies{v1: map[string]string{"cpu": dir, "memory": dir}}).settings(l); !errors.As(err, &u) {
+			t.Errorf("%+v: %v", l, err)
+		}
 	}
 	if e, _ := os.ReadDir(dir); len(e) != 1 {
 		t.Errorf("left %v", e)

@@ -175,6 +175,13 @@ func (v *view) mountFiles() error {
 		if err := v.mountNew("tmpfs", dir, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=755"); err != nil {
 			return err
 		}
+		for _, b := range v.cfg.Binds { // their places, before this becomes read-only
+			if below(b.Target, dir) {
+				if err := v.bindPoint(b); err != nil {
+					return err
+				}
+			}
+		}
 		at, err := v.open(dir)
 		if err != nil {
 			return err
@@ -192,6 +199,18 @@ func (v *view) mountFiles() error {
 		}
 	}
 	return nil
+}
+
+func (v *view) bindPoint(b Bind) error {
+	st, err := os.Stat(b.Source)
+	if err != nil {
+		return err
+	}
+	fd, err := v.point(b.Target, !st.IsDir())
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err
 }
 
 func writeInto(dir int, rel string, f File) error {

@@ -99,6 +99,18 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// TestBinds: the caller may show single files and sockets of the host, also next to files of its own.
+func TestBinds(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	os.Mkdir(filepath.Join(dir, "d"), 0o755)
+	os.WriteFile(filepath.Join(dir, "f"), []byte("bound\n"), 0o644)
+	spec := baseSpec(t, "cat /run/tine/f /run/tine/own; touch /run/tine/d/x 2>/dev/null || echo read-only; touch /tmp/w/y && ls /tmp/w")
+	spec.Files = []File{{Path: "/run/tine/own", Data: []byte("own\n")}}
+	spec.Binds = []Bind{{Source: dir + "/f", Target: "/run/tine/f"}, {Source: dir + "/d", Target: "/run/tine/d"}, {Source: dir + "/d", Target: "/tmp/w", Writable: true}}
+	wantRun(t, spec, "bound\nown\nread-only\ny")
+}
+
 // TestView: what programs expect to find, and what they may do with it.
 func TestView(t *testing.T) {
 	needRoot(t)
