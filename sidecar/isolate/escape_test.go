@@ -109,7 +109,7 @@ func plantHost(t *testing.T) (target, []string) {
 	relative := exec.Command("/proc/self/exe", "relative.sock")
 	relative.Args[0] = "listener"
 	relative.Dir = in("open")
-	startHelper(t, relative)
+	startBeside(t, relative)
 	tg.Sockets = append(tg.Sockets, in("open", "relative.sock"))
 
 	sleeper := exec.Command("/proc/self/exe")
@@ -121,7 +121,7 @@ func plantHost(t *testing.T) (target, []string) {
 	}
 	t.Cleanup(func() { f.Close() })
 	sleeper.ExtraFiles = []*os.File{f}
-	startHelper(t, sleeper)
+	startBeside(t, sleeper)
 	tg.HostPID = sleeper.Process.Pid
 
 	// Known to nobody but the kernel: a descriptor without close-on-exec, as a shell's redirection leaves one.
@@ -162,7 +162,7 @@ func plantHost(t *testing.T) (target, []string) {
 	return tg, hide
 }
 
-func startHelper(t *testing.T, cmd *exec.Cmd) {
+func startBeside(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
 	if err != nil {

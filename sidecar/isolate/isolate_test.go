@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "listener" {
 		os.Exit(listenerMain(os.Args[1]))
 	}
-	if helper := os.Getenv("ISOLATE_TEST_CALLER"); helper != "" {
-		os.Exit(callerMain(helper))
+	if ws := os.Getenv("ISOLATE_TEST_CALLER"); ws != "" {
+		os.Exit(callerMain(ws))
 	}
 	os.Exit(m.Run())
 }

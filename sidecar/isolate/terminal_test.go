@@ -119,13 +119,12 @@ func TestTerminalJobControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	scr.wait(t, "prompt>")
-	io.WriteString(master, "sleep 30\r")
-	time.Sleep(300 * time.Millisecond)
+	io.WriteString(master, "sh -c 'echo sta''rted; exec sleep 30'\r")
+	scr.wait(t, "started")
 	io.WriteString(master, "\x1a")
 	scr.wait(t, "Stopped")
-	io.WriteString(master, "kill %1; jobs; exit 3\r")
-	time.Sleep(300 * time.Millisecond)
-	io.WriteString(master, "exit 3\r")
+	io.WriteString(master, "kill %1; wait %1; exit 3\r")
+	io.WriteString(master, "exit 3\r") // a shell with a stopped job wants to be told twice
 	st, err := p.Wait()
 	if err != nil || st.Code != 3 || strings.Contains(scr.String(), "no job control") {
 		t.Errorf("%+v, %v, %q", st, err, scr.String())
@@ -141,7 +140,7 @@ func TestS13_TerminalInjection(t *testing.T) {
 	shell.Args[0] = "sleeper"
 	shell.Stdin = slave
 	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	startHelper(t, shell)
+	startBeside(t, shell)
 	spec := attackSpec(t, "inject", target{}, nil, 0)
 	spec.Stdin = slave
 	wantRun(t, spec, "attack done")
