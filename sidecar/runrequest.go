@@ -195,6 +195,9 @@ func resolveUser(spec string) (identity, error) {
 	default:
 		return id, &RequestError{"--user", fmt.Sprintf("there is no user %q", who)}
 	}
+	if home := os.Getenv("HOME"); spec == "" && path.IsAbs(home) {
+		id.home = path.Clean(home) // the caller's own idea of it
+	}
 	if hasGroup {
 		if g, err := user.LookupGroup(group); err == nil {
 			group = g.Gid

@@ -199,18 +199,18 @@ func mountPoint(req MountRequest) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var st unix.Stat_t
-	err = unix.Stat(dir, &st)
-	for err == unix.ENOTCONN {
+	// What a dead server's mount had cached is still there for stat; statfs always asks.
+	var sf unix.Statfs_t
+	for unix.Statfs(dir, &sf) == unix.ENOTCONN {
 		if uerr := fs.Unmount(dir); uerr != nil {
 			return "", uerr
 		}
 		if req.Note != nil {
 			req.Note("a mount whose server was gone is replaced at " + dir)
 		}
-		err = unix.Stat(dir, &st)
 	}
-	if err != nil {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
 		return "", fmt.Errorf("%w: %w", fs.ErrMountPoint, &os.PathError{Op: "mount", Path: req.Dir, Err: err})
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {

@@ -67,6 +67,9 @@ func (a *app) fail(cmd *cobra.Command, err error) int {
 		a.printJSON(errorDocument{Schema: "tine.error/v1", Error: body})
 	}
 	message := err.Error()
+	if status == statusRefused && !strings.Contains(message, "refused (") {
+		message = fmt.Sprintf("refused (%s): %s", body.Rule, message)
+	}
 	fmt.Fprintf(a.err, "tine: %s\n", strings.ReplaceAll(message, "\n", "\ntine: "))
 	if status == statusUsage && cmd != nil {
 		fmt.Fprintf(a.err, "Try '%s --help'.\n", cmd.CommandPath())
