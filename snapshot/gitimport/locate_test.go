@@ -222,7 +222,7 @@ func TestRefusals(t *testing.T) {
 		{"subpath that is absent", Request{Repo: src, Subpath: "nowhere"}, new(*RequestError), "no directory"},
 		{"subpath that is a file", Request{Repo: src, Subpath: "README"}, new(*RequestError), "no directory"},
 		{"subpath out of it", Request{Repo: src, Subpath: "../x"}, new(*RequestError), "subpath"},
-		{"depth and full", Request{Repo: src, Depth: 1, FullHistory: true}, new(*RequestError), "exclude each other"},
+		{"depth and full", Request{Repo: src, Depth: 2, FullHistory: true}, new(*RequestError), "exclude each other"},
 		{"dirty and another revision", Request{Repo: src, Rev: "v1", Dirty: true}, new(*RequestError), "work tree"},
 		{"dirty and bare", Request{Repo: bare, Dirty: true}, new(*RequestError), "bare repository"},
 	} {

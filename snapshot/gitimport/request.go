@@ -49,7 +49,7 @@ func (q *Request) validate() error {
 	switch {
 	case q.Depth < 0:
 		return &RequestError{"depth: a positive number of commits"}
-	case q.Depth > 0 && q.FullHistory:
+	case q.Depth > 1 && q.FullHistory: // 1 is the default, which a caller may have written out
 		return &RequestError{"depth and full history exclude each other"}
 	case q.Dirty && q.Rev != "" && q.Rev != "HEAD" && q.Rev != "@":
 		return &RequestError{"a dirty import takes the work tree, which is HEAD's; it can't take another revision"}
