@@ -189,7 +189,7 @@ func TestCallerKilled(t *testing.T) {
 	cmd.Wait()
 	for i := 0; ; i++ {
 		left := countProcesses("sleep\x00986")
-		if left == 0 && !exists("/proc/"+pid) {
+		if left == 0 && gone(pid) {
 			break
 		}
 		if i == 400 {
@@ -309,7 +309,7 @@ func TestSuspend(t *testing.T) {
 	defer func() {
 		cmd.Process.Kill()
 		cmd.Wait()
-		for i := 0; exists("/proc/"+pid) && i < 400; i++ {
+		for i := 0; !gone(pid) && i < 400; i++ {
 			time.Sleep(5 * time.Millisecond)
 		}
 		sweepGroups(t, groups)
@@ -345,6 +345,12 @@ func processState(pid string) string {
 		return after[:1]
 	}
 	return ""
+}
+
+// gone reports whether a process has ended, reaped or not: that is up to whoever inherited it.
+func gone(pid string) bool {
+	s := processState(pid)
+	return s == "" || s == "Z"
 }
 
 // sweepGroups wants the next run to be able to remove what a killed caller left (it would wait until it is old enough).
