@@ -34,12 +34,13 @@
 // # Lock order
 //
 //	gate (write barrier: shared by changes, exclusive by Park, Rotate, Txn, Close)
-//	└── Fork.syncMu (one sync, rotation or transaction at a time; held over fdatasync)
-//	    └── Fork.mu (state, journal append, space; never held over fdatasync, contents, data file writes, events)
-//	        ├── layers.mu (open files)
-//	        ├── copyMu (copying B-trees that two states share)
-//	        ├── lockFiles.mu
-//	        └── events.mu
+//	└── Fork.turn (one rotation, transaction or closing at a time)
+//	    └── Fork.syncMu (one sync at a time; held over fdatasync, and by a transaction; a rotation doesn't wait for it)
+//	        └── Fork.mu (state, journal append, space; never held over fdatasync, contents, data file writes, events)
+//	            ├── layers.mu (open files)
+//	            ├── copyMu (copying B-trees that two states share)
+//	            ├── lockFiles.mu
+//	            └── events.mu
 //	readers.mu (open contents): alone
 //
 // Nothing is locked while an event is told.

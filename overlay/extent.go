@@ -113,6 +113,36 @@ func (x *extents) scan(off int64, fn func(*extent) bool) {
 	}
 }
 
+// in returns the extents that have a part in [off, end), in order: of a short list the list's own, which the caller
+// must not change, of a long one copies.
+func (x *extents) in(off, end int64) []extent {
+	if x == nil {
+		return nil
+	}
+	if x.tree != nil {
+		return x.inTree(off, end)
+	}
+	i := sort.Search(len(x.list), func(i int) bool { return x.list[i].end() > off })
+	j := i
+	for j < len(x.list) && x.list[j].off < end {
+		j++
+	}
+	return x.list[i:j]
+}
+
+// inTree is apart so that its closure doesn't make the callers' variables escape.
+func (x *extents) inTree(off, end int64) []extent {
+	var list []extent
+	x.scan(off, func(e *extent) bool {
+		if e.off >= end {
+			return false
+		}
+		list = append(list, *e)
+		return true
+	})
+	return list
+}
+
 // replace makes [off, end) empty, then adds e (unless its len is 0). dead is told what extents with bytes lost.
 // baseLen is the length of the base content that shows below.
 func (x *extents) replace(off, end int64, e extent, baseLen int64, dead func(extent)) {

@@ -73,8 +73,7 @@ type Config struct {
 	ReadOnly bool
 	// KeepOrphans keeps inodes without a name, for a server that takes a mount over; see Orphans. Otherwise they end.
 	KeepOrphans bool
-	// BeforeSync, if set, is called once before the first fsync is answered: it makes durable what names this fork
-	// (the registry).
+	// BeforeSync, if set, is called before a layer's first sync: it makes durable what names this fork (the registry).
 	BeforeSync func() error
 
 	FS  durable.FS        // nil: the operating system's
@@ -96,13 +95,16 @@ type Fork struct {
 	gate   gate
 	events events
 
-	// syncMu serialises sync marks, transactions and rotations. Before mu.
+	// turn is held by a transaction, rotation or closing: parks of the gate nest, these don't.
+	turn sync.Mutex
+
+	// syncMu serialises syncs.
 	syncMu sync.Mutex
 	synced uint64 // last durable sequence number; guarded by syncMu
-	unsync []unsynced
 
 	mu sync.RWMutex
 	// guarded by mu
+	unsync   []unsynced
 	w        writer // the live state and what appends for it
 	log      log    // the live layer's files
 	space    *space
@@ -193,6 +195,8 @@ func (f *Fork) Close() error {
 		return err
 	}
 	defer f.gate.unpark()
+	f.turn.Lock()
+	defer f.turn.Unlock()
 	f.syncMu.Lock()
 	defer f.syncMu.Unlock()
 	f.mu.Lock()

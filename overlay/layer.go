@@ -35,27 +35,24 @@ type layer struct {
 
 	// guarded by layers.mu
 	refs  int // forks and views
-	files [2]openFile
+	files [2]*openFile
 }
 
-// openFile is a file of a layer while it is open. Guarded by layers.mu.
+// openFile is an open file of a layer. Guarded by layers.mu, except f, which doesn't change.
 type openFile struct {
+	l    *layer
+	kind int
 	f    durable.File
-	refs int // reads in progress, and 1 while the layer is some fork's live layer
-	elem *list.Element
+	refs int           // uses in progress, and 1 while the layer is some fork's live layer
+	elem *list.Element // in layers.idle
 }
 
 // layers is the process's table of layers in use.
 var layers = struct {
 	mu    sync.Mutex
 	byDir map[string]*layer
-	idle  list.List // of idleFile, least recently used first: open and with no refs
+	idle  list.List // of *openFile without refs, least recently used first
 }{byDir: make(map[string]*layer)}
-
-type idleFile struct {
-	l    *layer
-	kind int
-}
 
 // maxIdleFiles bounds the descriptors kept for closed layers; a chain of a thousand layers must not need a thousand.
 const maxIdleFiles = 64
@@ -81,7 +78,7 @@ func (l *layer) retain() *layer {
 	return l
 }
 
-// release gives a reference back; the last one closes the files.
+// release gives a reference back; the last one closes the files that nobody is using.
 func (l *layer) release() {
 	layers.mu.Lock()
 	defer layers.mu.Unlock()
@@ -89,21 +86,23 @@ func (l *layer) release() {
 		return
 	}
 	delete(layers.byDir, l.dir)
-	for i := range l.files {
-		if o := &l.files[i]; o.f != nil && o.refs == 0 {
-			l.closeLocked(i)
+	for _, o := range l.files {
+		if o != nil && o.refs == 0 {
+			o.closeLocked()
 		}
 	}
 }
 
-// closeLocked closes an idle file. layers.mu is held.
-func (l *layer) closeLocked(kind int) {
-	o := &l.files[kind]
+// closeLocked closes a file that nobody uses. layers.mu is held.
+func (o *openFile) closeLocked() {
 	if o.elem != nil {
 		layers.idle.Remove(o.elem)
+		o.elem = nil
+	}
+	if o.l.files[o.kind] == o {
+		o.l.files[o.kind] = nil
 	}
 	o.f.Close() // only read, or synced by its fork
-	*o = openFile{}
 }
 
 // LayersInUse lists the layers below layersDir that forks and views of this process need. They must not be removed.
@@ -122,67 +121,62 @@ func LayersInUse(layersDir string) []LayerID {
 func (l *layer) path(kind int) string { return filepath.Join(l.dir, fileNames[kind]) }
 
 // acquire opens a file, or takes the open one. Every acquire is followed by a done.
-func (l *layer) acquire(kind int) (durable.File, error) {
+func (l *layer) acquire(kind int) (*openFile, error) {
 	layers.mu.Lock()
 	defer layers.mu.Unlock()
-	o := &l.files[kind]
-	if o.f == nil {
+	o := l.files[kind]
+	if o == nil {
 		f, err := l.fs.OpenFile(l.path(kind), os.O_RDONLY, 0)
 		if err != nil {
 			return nil, err
 		}
-		o.f = f
+		o = &openFile{l: l, kind: kind, f: f}
+		l.files[kind] = o
 	}
 	if o.elem != nil {
 		layers.idle.Remove(o.elem)
 		o.elem = nil
 	}
 	o.refs++
-	return o.f, nil
+	return o, nil
 }
 
-func (l *layer) done(kind int) {
+func (o *openFile) done() {
 	layers.mu.Lock()
 	defer layers.mu.Unlock()
-	o := &l.files[kind]
 	if o.refs--; o.refs > 0 {
 		return
 	}
-	if l.refs == 0 {
-		l.closeLocked(kind)
+	if o.l.refs == 0 || o.l.files[o.kind] != o {
+		o.closeLocked()
 		return
 	}
-	o.elem = layers.idle.PushBack(idleFile{l, kind})
+	o.elem = layers.idle.PushBack(o)
 	for layers.idle.Len() > maxIdleFiles {
-		v := layers.idle.Front().Value.(idleFile)
-		v.l.closeLocked(v.kind)
+		layers.idle.Front().Value.(*openFile).closeLocked()
 	}
 }
 
-// adopt makes f, open for writing, the layer's open file and keeps it open until done. It declines, and f stays its
-// owner's to close, when a view of this process is reading through a descriptor of its own.
-func (l *layer) adopt(kind int, f durable.File) bool {
+// adopt makes f, open for writing, the layer's open file; done ends that.
+func (l *layer) adopt(kind int, f durable.File) *openFile {
 	layers.mu.Lock()
 	defer layers.mu.Unlock()
-	o := &l.files[kind]
-	if o.f != nil {
-		if o.refs > 0 {
-			return false
-		}
-		l.closeLocked(kind)
+	if o := l.files[kind]; o != nil && o.refs == 0 {
+		o.closeLocked() // one that is in use is closed by its last done
 	}
-	*o = openFile{f: f, refs: 1}
-	return true
+	o := &openFile{l: l, kind: kind, f: f, refs: 1}
+	l.files[kind] = o
+	return o
 }
 
 // readAt reads exactly len(p) bytes of one of the layer's files.
 func (l *layer) readAt(kind int, p []byte, off int64) error {
-	f, err := l.acquire(kind)
+	o, err := l.acquire(kind)
 	if err != nil {
 		return err
 	}
-	n, err := f.ReadAt(p, off)
-	l.done(kind)
+	n, err := o.f.ReadAt(p, off)
+	o.done()
 	if n == len(p) {
 		return nil
 	}

@@ -98,14 +98,15 @@ type scanned struct {
 // loadLayer replays one layer. seq is the next sequence number, before and after.
 func (f *Fork) loadLayer(s *state, l *layer, index uint32, seq *uint64) error {
 	live := index == uint32(len(f.table)-1)
-	j, err := l.acquire(fileJournal)
+	o, err := l.acquire(fileJournal)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // not written to yet
 	}
 	if err != nil {
 		return fmt.Errorf("opening layer %s: %w", l.id, err)
 	}
-	defer l.done(fileJournal)
+	defer o.done()
+	j := o.f
 	st, err := j.Stat()
 	if err != nil {
 		return fmt.Errorf("opening layer %s: %w", l.id, err)

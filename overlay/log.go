@@ -22,10 +22,8 @@ const (
 // log is the live layer's journal and data file. Guarded by the fork's lock; the data file is written without it.
 type log struct {
 	l     *layer
-	index uint32 // of l in the fork's table
-	j, d  durable.File
-	jOwn  bool // j is not the layer's shared descriptor and has to be closed
-	dOwn  bool
+	index uint32    // of l in the fork's table
+	j, d  *openFile // nil until the first change
 
 	tail    int64 // where the next record goes
 	size    int64 // of the file, zeroes behind tail
@@ -43,18 +41,10 @@ type log struct {
 // close gives the files back.
 func (g *log) close() {
 	if g.j != nil {
-		if g.jOwn {
-			g.j.Close()
-		} else {
-			g.l.done(fileJournal)
-		}
+		g.j.done()
 	}
 	if g.d != nil {
-		if g.dOwn {
-			g.d.Close()
-		} else {
-			g.l.done(fileData)
-		}
+		g.d.done()
 	}
 	g.j, g.d = nil, nil
 }
@@ -83,8 +73,7 @@ func (g *log) open(f *Fork) error {
 		j.Close()
 		return err
 	}
-	g.j = j
-	g.jOwn = !g.l.adopt(fileJournal, j)
+	g.j = g.l.adopt(fileJournal, j)
 	g.names++
 	return nil
 }
@@ -122,10 +111,15 @@ func (g *log) openData(f *Fork) error {
 	if err != nil {
 		return err
 	}
-	g.d = d
-	g.dOwn = !g.l.adopt(fileData, d)
+	g.d = g.l.adopt(fileData, d)
 	g.names++
 	return nil
+}
+
+// trim gives the space that was allocated ahead back, and then the files: the layer is closed.
+func (g log) trim() {
+	g.j.f.Truncate(g.tail) // zeroes behind the last record count as its end too
+	g.close()
 }
 
 // append writes records at the tail with one write(2). freeing records may use the reserve. After an error nothing
@@ -137,13 +131,13 @@ func (g *log) append(b []byte, freeing bool) error {
 			return err
 		}
 	}
-	_, err := g.j.WriteAt(b, g.tail)
+	_, err := g.j.f.WriteAt(b, g.tail)
 	if err == nil {
 		g.tail = end
 		g.size = max(g.size, end)
 		return nil
 	}
-	if terr := g.j.Truncate(g.tail); terr != nil {
+	if terr := g.j.f.Truncate(g.tail); terr != nil {
 		return &BrokenError{Cause: errors.Join(err, terr)}
 	}
 	g.size = g.tail
@@ -153,7 +147,7 @@ func (g *log) append(b []byte, freeing bool) error {
 func (g *log) allocate(end int64) error {
 	step := min(max(g.tail/4, allocStep), allocStepMax)
 	to := max(g.size+step, end+reserve)
-	err := g.j.Allocate(g.size, to-g.size)
+	err := g.j.f.Allocate(g.size, to-g.size)
 	switch {
 	case err == nil:
 		g.size = to

@@ -110,7 +110,6 @@ type piece struct {
 
 // plan is what a read of a range has to do, found under the lock and done without it.
 type plan struct {
-	buf    [12]piece
 	pieces []piece
 	n      int
 	id     content.ID   // the base's content, for pieces of kind 0
@@ -132,7 +131,6 @@ func (p *plan) add(q piece) {
 
 // read plans the reading of up to want bytes at off of n.
 func (p *plan) read(s *state, n *node, off int64, want int) {
-	p.pieces = p.buf[:0]
 	if off >= n.size || off < 0 {
 		return
 	}
@@ -142,34 +140,30 @@ func (p *plan) read(s *state, n *node, off int64, want int) {
 		p.id = n.base.content
 	}
 	p.refs = s.refs
-	gap := func(lo, hi int64) {
-		if m := min(hi, n.baseLen); lo < m {
-			p.add(piece{n: int(m - lo), loc: lo})
-			lo = m
-		}
-		if lo < hi {
-			p.add(piece{n: int(hi - lo), kind: extHole})
-		}
-	}
 	at := off
-	n.ext.scan(off, func(x *extent) bool {
-		if x.off >= end {
-			return false
-		}
+	list := n.ext.in(off, end)
+	for i := range list {
+		x := &list[i]
 		lo, hi := max(x.off, off), min(x.end(), end)
-		if at < lo {
-			gap(at, lo)
-		}
+		p.gap(n, at, lo)
 		if x.hasBytes() {
 			p.add(piece{n: int(hi - lo), kind: x.kind, layer: x.layer, loc: x.loc + lo - x.off})
 		} else {
 			p.add(piece{n: int(hi - lo), kind: extHole})
 		}
 		at = hi
-		return true
-	})
-	if at < end {
-		gap(at, end)
+	}
+	p.gap(n, at, end)
+}
+
+// gap plans [lo, hi), where n has no extents.
+func (p *plan) gap(n *node, lo, hi int64) {
+	if m := min(hi, n.baseLen); lo < m {
+		p.add(piece{n: int(m - lo), loc: lo})
+		lo = m
+	}
+	if lo < hi {
+		p.add(piece{n: int(hi - lo), kind: extHole})
 	}
 }
 
@@ -201,7 +195,8 @@ func (p *plan) run(contents content.Opener, b []byte) error {
 
 // Read reads a file's bytes: fewer than len(buf) only at its end, 0 behind it.
 func (f *Fork) Read(ino uint64, buf []byte, off int64) (int, error) {
-	var p plan
+	var buffer [12]piece
+	p := plan{pieces: buffer[:0]}
 	f.mu.RLock()
 	if f.closed {
 		f.mu.RUnlock()

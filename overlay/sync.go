@@ -26,123 +26,169 @@ func (f *Fork) Fsync(ino uint64, datasync bool) error {
 	}
 	f.syncMu.Lock()
 	defer f.syncMu.Unlock()
-	if f.synced >= target && target > 0 && len(f.unsync) == 0 {
+	f.mu.RLock()
+	older := len(f.unsync)
+	f.mu.RUnlock()
+	if f.synced >= target && target > 0 && older == 0 {
 		return nil // somebody's sync that began after our last change
 	}
 	return f.syncLocked()
 }
 
-// syncLocked writes a sync mark and makes it durable. f.syncMu is held.
+// syncing is a sync of the live layer in progress. Its files are its own to use: a rotation may close the layer
+// meanwhile.
+type syncing struct {
+	l       *layer
+	j, d    *openFile // d is nil if no block was written since the last sync
+	covered uint64    // the last record when it began
+	names   int
+	unnamed bool
+}
+
+// syncLocked makes everything up to now durable, and says so with a sync mark. f.syncMu is held.
 func (f *Fork) syncLocked() error {
 	if err := f.syncClosed(); err != nil {
 		return f.failed(err)
 	}
-	f.mu.Lock()
-	w := &f.w
-	g := &f.log
-	if f.closed || w.writable() != nil {
-		err := w.writable()
-		f.mu.Unlock()
+	s, err := f.beginSync()
+	if err != nil || s == nil {
 		return err
 	}
-	if err := w.flushPending(); err != nil {
-		f.mu.Unlock()
-		return err
+	defer s.j.done()
+	if s.d != nil {
+		defer s.d.done()
 	}
-	if g.j == nil && g.tail == 0 {
-		f.mu.Unlock()
-		return nil // nothing was ever written here
-	}
-	if err := g.open(f); err != nil {
-		f.mu.Unlock()
-		return err
-	}
-	covered := g.seq - 1
-	j, d := g.j, g.d
-	if !g.written {
-		d = nil
-	}
-	g.written = false
-	names := g.names
-	// What died up to here is marked: a block that was born later isn't covered by this mark either.
-	f.space.mark()
-	f.mu.Unlock()
 
 	// fdatasync(data), then the mark, then fdatasync(journal): a mark on disk means blocks on disk.
-	if d != nil {
-		if err := d.Datasync(); err != nil {
+	if s.d != nil {
+		if err := s.d.f.Datasync(); err != nil {
 			return f.failed(err)
 		}
 	}
-	if names > g.namesSynced {
-		if err := f.syncNames(); err != nil {
+	if s.unnamed {
+		if err := f.syncNames(s.l); err != nil {
 			return f.failed(err)
 		}
 	}
 	f.mu.Lock()
-	seq, err := w.syncMark(covered)
+	rotated := f.log.l != s.l
+	seq := s.covered
+	if !rotated {
+		seq, err = f.w.syncMark(s.covered)
+	}
 	f.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	if err := j.Datasync(); err != nil {
+	// When a rotation closed the layer meanwhile, it has no mark, but all of it is on disk all the same.
+	if err := s.j.f.Datasync(); err != nil {
 		return f.failed(err)
 	}
-
-	f.mu.Lock()
-	g.durable = seq
-	g.namesSynced = names
-	f.space.settle()
-	f.mu.Unlock()
-	// Changes that came in between covered and the mark have their records on disk, but perhaps not their blocks.
-	f.synced = covered
-	if seq == covered+1 {
-		f.synced = seq
+	if rotated {
+		f.synced = max(f.synced, seq)
+		return nil
 	}
+	f.mu.Lock()
+	if g := &f.log; g.l == s.l {
+		g.durable, g.namesSynced = seq, s.names
+		f.space.settle()
+	}
+	f.mu.Unlock()
+	f.synced = seq
 	return nil
 }
 
-// syncClosed makes layers durable that rotations closed.
-func (f *Fork) syncClosed() error {
-	for len(f.unsync) > 0 {
-		u := f.unsync[0]
-		for _, kind := range [...]int{fileData, fileJournal} {
-			size, err := u.l.size(kind)
-			if err != nil {
-				return err
-			}
-			if size == 0 || kind == fileData && !u.data {
-				continue
-			}
-			h, err := u.l.acquire(kind)
-			if err != nil {
-				return err
-			}
-			err = h.Datasync()
-			u.l.done(kind)
-			if err != nil {
-				return err
-			}
+// beginSync notes what the sync will cover; nil if the live layer has nothing.
+func (f *Fork) beginSync() (*syncing, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.w.writable(); err != nil {
+		return nil, err
+	}
+	if err := f.w.flushPending(); err != nil {
+		return nil, err
+	}
+	g := &f.log
+	if g.j == nil && g.tail == 0 {
+		return nil, nil
+	}
+	if err := g.open(f); err != nil {
+		return nil, err
+	}
+	s := &syncing{l: g.l, covered: g.seq - 1, names: g.names, unnamed: g.names > g.namesSynced}
+	var err error
+	if s.j, err = g.l.acquire(fileJournal); err != nil {
+		return nil, err
+	}
+	if g.written {
+		if s.d, err = g.l.acquire(fileData); err != nil {
+			s.j.done()
+			return nil, err
 		}
-		if err := f.fs.SyncDir(u.l.dir); err != nil {
+		g.written = false
+	}
+	// What died up to here is marked: a block that was born later isn't covered by this mark either.
+	f.space.mark()
+	return s, nil
+}
+
+// syncClosed makes layers durable that rotations closed. f.syncMu is held.
+func (f *Fork) syncClosed() error {
+	for {
+		f.mu.RLock()
+		if len(f.unsync) == 0 {
+			f.mu.RUnlock()
+			return nil
+		}
+		u := f.unsync[0]
+		f.mu.RUnlock()
+		if err := f.syncClosedLayer(u); err != nil {
 			return err
 		}
+		f.mu.Lock()
 		f.unsync = f.unsync[1:]
+		f.mu.Unlock()
 	}
-	return nil
+}
+
+func (f *Fork) syncClosedLayer(u unsynced) error {
+	made := false
+	for _, kind := range [...]int{fileData, fileJournal} {
+		size, err := u.l.size(kind)
+		if err != nil {
+			return err
+		}
+		made = made || size > 0
+		if size == 0 || kind == fileData && !u.data {
+			continue
+		}
+		o, err := u.l.acquire(kind)
+		if err != nil {
+			return err
+		}
+		err = o.f.Datasync()
+		o.done()
+		if err != nil {
+			return err
+		}
+	}
+	if !made {
+		return nil // a layer that was never written to
+	}
+	return f.syncNames(u.l)
 }
 
 // syncNames makes the layer's files findable after a power cut, and first what names the fork.
-func (f *Fork) syncNames() error {
+func (f *Fork) syncNames(l *layer) error {
 	if f.cfg.BeforeSync != nil {
 		if err := f.cfg.BeforeSync(); err != nil {
 			return err
 		}
 	}
-	if err := f.fs.SyncDir(f.log.l.dir); err != nil {
+	if err := f.fs.SyncDir(l.dir); err != nil {
 		return err
 	}
-	return f.fs.SyncDir(filepath.Dir(f.log.l.dir))
+	return f.fs.SyncDir(filepath.Dir(l.dir))
 }
 
 // syncMark appends a mark and returns its sequence number. f.mu is held.
@@ -171,8 +217,8 @@ func (f *Fork) failed(err error) error {
 const (
 	// reclaimAt (64 MiB) of dead bytes start a sync in the background, so that space comes back without any fsync.
 	reclaimAt = 64 << 20
-	// punchMin (256 KiB) is the smallest free run that is given back to the file system.
-	punchMin = 256 << 10
+	// punchMin (32 KiB) is the smallest free run that is given back to the file system.
+	punchMin = 32 << 10
 )
 
 // reclaim makes dead runs of the data file reusable and gives long ones back. It reports whether there were any.
@@ -193,26 +239,36 @@ func (f *Fork) reclaim() bool {
 
 // punch gives long free runs back to the file system. f.syncMu is held.
 func (f *Fork) punch() {
+	f.mu.Lock()
+	sp := f.space // a rotation may replace it meanwhile: then this one's runs are nobody's
+	var d *openFile
+	if f.log.d != nil {
+		d, _ = f.log.l.acquire(fileData)
+	}
+	f.mu.Unlock()
+	if d == nil {
+		return
+	}
+	defer d.done()
 	var done []span
 	for {
 		f.mu.Lock()
-		f.space.settle()
-		s, ok := f.space.takeLarge(pageSize)
-		d := f.log.d
+		sp.settle()
+		s, ok := sp.takeLarge(punchMin)
+		closed := sp != f.space
 		f.mu.Unlock()
-		if !ok {
+		if !ok || closed {
 			break
 		}
 		done = append(done, s)
-		lo, hi := (s.off+pageSize-1)&^(pageSize-1), s.end&^(pageSize-1)
-		if d != nil && hi > lo {
-			d.PunchHole(lo, hi-lo) // without it the space is reused by this fork only
+		if lo, hi := (s.off+pageSize-1)&^(pageSize-1), s.end&^(pageSize-1); hi > lo {
+			d.f.PunchHole(lo, hi-lo) // without it the space is reused by this fork only
 		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range done {
-		f.space.unused(s.off, s.end-s.off)
+		sp.unused(s.off, s.end-s.off)
 	}
 }
 

@@ -25,7 +25,9 @@ func (f *Fork) Txn(fn func(*Tx) error) error {
 		return err
 	}
 	defer f.Unpark()
-	f.syncMu.Lock()
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	f.syncMu.Lock() // a sync mark must not come between the records
 	defer f.syncMu.Unlock()
 
 	f.mu.Lock()
@@ -110,7 +112,7 @@ func (tx *Tx) undoLocked(was *log, cause error) error {
 	if g.tail == was.tail || tx.f.broken != nil {
 		return cause
 	}
-	if err := g.j.Truncate(was.tail); err != nil {
+	if err := g.j.f.Truncate(was.tail); err != nil {
 		return errors.Join(cause, tx.f.failedLocked(&BrokenError{Cause: err}))
 	}
 	g.tail, g.size, g.seq = was.tail, was.tail, was.seq

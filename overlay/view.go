@@ -28,32 +28,40 @@ type View struct {
 
 // Rotate makes the fork's state so far immutable: it closes the live layer and goes on in newLayer, in O(1). The
 // caller has durably recorded newLayer as the fork's last layer *before* (a crash in between is harmless: opening
-// treats a layer without files as empty). Changes wait meanwhile; fsync too.
+// treats a layer without files as empty). Changes wait meanwhile. A sync in progress is not waited for.
 func (f *Fork) Rotate(newLayer LayerID) (*View, error) {
-	if err := f.gate.park(context.Background()); err != nil {
-		return nil, err
-	}
-	defer f.Unpark()
-	f.syncMu.Lock()
-	defer f.syncMu.Unlock()
 	lock, err := lockLayer(f.cfg.LayersDir, newLayer, f.cfg.ForkID, false)
 	if err != nil {
 		return nil, err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err = f.w.writable(); err == nil {
-		err = f.rotateLocked(newLayer, lock)
-	}
+	v, err := f.rotate(newLayer, lock)
 	if err != nil {
 		lock.unlock()
+	}
+	return v, err
+}
+
+// rotate does what has to be done while changes wait.
+func (f *Fork) rotate(newLayer LayerID, lock *forkLock) (*View, error) {
+	if err := f.gate.park(context.Background()); err != nil {
+		return nil, err
+	}
+	defer f.Unpark()
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.w.writable(); err != nil {
+		return nil, err
+	}
+	if err := f.rotateLocked(newLayer, lock); err != nil {
 		return nil, err
 	}
 	// The new live layer is no part of the view.
 	return f.viewLocked(f.table[:len(f.table)-1]), nil
 }
 
-// rotateLocked closes the live layer. f.syncMu and f.mu are held and no change is in progress.
+// rotateLocked closes the live layer. f.turn and f.mu are held and no change is in progress.
 func (f *Fork) rotateLocked(newLayer LayerID, lock *forkLock) error {
 	for _, l := range f.table {
 		if l.id == newLayer {
@@ -64,11 +72,6 @@ func (f *Fork) rotateLocked(newLayer LayerID, lock *forkLock) error {
 		return err
 	}
 	old := f.log
-	if old.j != nil && old.size > old.tail {
-		if err := old.j.Truncate(old.tail); err != nil { // the space that was allocated ahead
-			return f.failedLocked(&BrokenError{Cause: err})
-		}
-	}
 	if old.tail > 0 {
 		f.unsync = append(f.unsync, unsynced{l: old.l, data: old.d != nil || f.space.tail > 0})
 	}
@@ -77,7 +80,11 @@ func (f *Fork) rotateLocked(newLayer LayerID, lock *forkLock) error {
 	f.table = append(f.table[:len(f.table):len(f.table)], next)
 	f.log = log{l: next, index: uint32(len(f.table) - 1), seq: old.seq, conn: old.conn}
 	f.space = new(space)
-	old.close()
+	if old.j != nil && old.size > old.tail {
+		go old.trim() // not while writers wait
+	} else {
+		old.close()
+	}
 	f.lock.unlock()
 	f.lock = lock
 	f.w.s.inline = 0

@@ -91,15 +91,11 @@ func (w *writer) file(ino uint64) (*node, error) {
 // growth is how many bytes a write of [off, end) adds to what the fork holds.
 func growth(n *node, off, end int64) int64 {
 	g := end - off
-	n.ext.scan(off, func(x *extent) bool {
-		if x.off >= end {
-			return false
-		}
+	for _, x := range n.ext.in(off, end) {
 		if x.kind != extHole {
 			g -= min(x.end(), end) - max(x.off, off)
 		}
-		return true
-	})
+	}
 	return g
 }
 
@@ -141,7 +137,7 @@ func (w *writer) writeData(c *Caller, ino uint64, data []byte, off int64, kill b
 	}
 	size := int64(len(data))
 	loc := f.space.alloc(size, follow(n, off, f.log.index))
-	d := f.log.d
+	d := f.log.d.f
 	f.mu.Unlock()
 	_, err = d.WriteAt(data, loc)
 	crc := journal.CRC(data)
@@ -168,14 +164,12 @@ func (w *writer) writeData(c *Caller, ino uint64, data []byte, off int64, kill b
 
 // follow is where in the live data file the run that ends at off ends, or -1.
 func follow(n *node, off int64, live uint32) int64 {
-	at := int64(-1)
-	n.ext.scan(off-1, func(x *extent) bool {
+	for _, x := range n.ext.in(off-1, off) {
 		if x.end() == off && x.kind == extBlock && x.layer == live && !x.shared {
-			at = x.loc + x.len
+			return x.loc + x.len
 		}
-		return false
-	})
-	return at
+	}
+	return -1
 }
 
 const (
@@ -194,15 +188,11 @@ func (w *writer) crowded(ino uint64, off int64) bool {
 	}
 	lo := off &^ (crowdWindow - 1)
 	small := 0
-	n.ext.scan(lo, func(x *extent) bool {
-		if x.off >= lo+crowdWindow || small > crowdMax {
-			return false
-		}
+	for _, x := range n.ext.in(lo, lo+crowdWindow) {
 		if x.len < smallRun && x.hasBytes() {
 			small++
 		}
-		return true
-	})
+	}
 	return small > crowdMax
 }
 
@@ -241,7 +231,7 @@ func (f *Fork) consolidate(ino uint64, off int64) {
 		return
 	}
 	loc := f.space.alloc(hi-lo, -1)
-	d := f.log.d
+	d := f.log.d.f
 	f.mu.Unlock()
 	_, err = d.WriteAt(buf, loc)
 	crc := journal.CRC(buf)

@@ -75,6 +75,9 @@ func (r *Reader) FindLater(keep func(*Record) bool) (int64, error) {
 	var rec Record
 	for off := r.off + 1; off+frame+minPayload <= r.end; off++ {
 		b, err := r.bytes(off, frame+8)
+		if err == errShrunk {
+			break
+		}
 		if err != nil {
 			return 0, err
 		}
@@ -105,6 +108,17 @@ func (e *badFrame) Error() string { return e.why.Error() }
 
 // payload returns the checked payload of the record at off.
 func (r *Reader) payload(off int64) ([]byte, error) {
+	p, err := r.payloadOnce(off)
+	if err == errShrunk {
+		return r.payloadOnce(off)
+	}
+	return p, err
+}
+
+// errShrunk: the file became shorter while it was read. What is allocated ahead in a closed journal is cut off.
+var errShrunk = errors.New("journal became shorter")
+
+func (r *Reader) payloadOnce(off int64) ([]byte, error) {
 	left := r.end - off
 	if left <= 0 {
 		return nil, io.EOF
@@ -175,14 +189,16 @@ func (r *Reader) bytes(off, n int64) ([]byte, error) {
 			r.buf = make([]byte, want)
 		}
 		r.buf = r.buf[:want]
-		if m, err := r.r.ReadAt(r.buf, off); int64(m) < want {
-			r.buf = r.buf[:0]
-			if err == nil || err == io.EOF {
-				err = io.ErrUnexpectedEOF
-			}
+		m, err := r.r.ReadAt(r.buf, off)
+		r.buf, r.bufO = r.buf[:m], off
+		switch {
+		case int64(m) == want:
+		case err == io.EOF:
+			r.end = off + int64(m)
+			return nil, errShrunk
+		default:
 			return nil, fmt.Errorf("reading journal at %d: %w", off, err)
 		}
-		r.bufO = off
 	}
 	return r.buf[off-r.bufO : off-r.bufO+n], nil
 }
