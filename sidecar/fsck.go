@@ -4,84 +4,85 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"runtime"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"tine/overlay"
 	"tine/sidecar/record"
 	"tine/snapshot"
-	"tine/snapshot/content"
-	"tine/snapshot/gitimport"
-	"tine/snapshot/image"
 )
+
+// FsckRequest says what to check.
+type FsckRequest struct {
+	Checkpoint string // "" is everything
+	Quick      bool   // contents are looked for, not read
+	Repair     bool   // mends what can be mended without losing anything
+}
 
 // FsckReport is what a check found.
 type FsckReport struct {
 	Schema      string   `json:"schema"`
-	Checkpoints int64    `json:"checkpoints" doc:"checked"`
-	Contents    int64    `json:"contents" doc:"read and compared with their ids"`
-	Bytes       int64    `json:"bytes" doc:"of those contents"`
-	Elsewhere   int64    `json:"elsewhere" doc:"contents that only a source repository has; read when one checkpoint is checked"`
-	Forks       int64    `json:"forks" doc:"replayed"`
+	Checkpoints int      `json:"checkpoints" doc:"checked"`
+	Contents    int      `json:"contents" doc:"that those use, each once"`
+	InSources   int      `json:"in_sources" doc:"contents that only a source repository has"`
+	Bytes       int64    `json:"bytes" doc:"read and compared with their ids"`
+	Forks       int      `json:"forks" doc:"replayed"`
 	Faults      []string `json:"faults" doc:"damage; fsck fails when there is any"`
+	Repaired    []string `json:"repaired" doc:"damage that is mended"`
 	Notes       []string `json:"notes" doc:"what is not as it could be, but no damage"`
 	Seconds     float64  `json:"seconds"`
 }
 
-// Fsck verifies one checkpoint with all its contents, wherever they are, or, without ref, everything that the store
-// holds. It changes nothing.
-func (h *Host) Fsck(ctx context.Context, ref string, progress Progress) (*FsckReport, error) {
+// Fsck verifies one checkpoint with all that it reaches, or everything in the store, forks and records included.
+func (h *Host) Fsck(ctx context.Context, req FsckRequest) (*FsckReport, error) {
 	start := time.Now()
-	c := &checker{host: h, progress: progress, seen: map[content.ID]bool{}}
-	c.report = FsckReport{Schema: "tine.fsck/v1", Faults: []string{}, Notes: []string{}}
+	c := &checker{host: h}
+	c.report = FsckReport{Schema: "tine.fsck/v1", Faults: []string{}, Repaired: []string{}, Notes: []string{}}
+	opt := snapshot.CheckOptions{Full: !req.Quick, Repair: req.Repair}
 	if h.store == nil {
-		if ref != "" {
-			return nil, &NotFoundError{"checkpoint", ref}
+		if req.Checkpoint != "" {
+			return nil, &NotFoundError{"checkpoint", req.Checkpoint}
 		}
 		return &c.report, nil
 	}
-	var err error
-	// A handle of its own that keeps nothing: reading a content from a repository would store it.
-	if c.store, err = snapshot.Open(h.dir, snapshot.Options{ReadOnly: true}); err != nil {
-		return nil, err
-	}
-	defer c.store.Close()
-	if ref != "" {
-		one, err := h.Resolve(ctx, ref)
+	if req.Checkpoint != "" {
+		one, err := h.Resolve(ctx, req.Checkpoint)
 		if err != nil {
 			return nil, err
 		}
-		c.checkpoint(ctx, one, true)
-	} else {
+		opt.Checkpoint = one.ID
+	}
+	store := h.store
+	if !req.Repair {
+		// A handle of its own that keeps nothing: reading a content from a repository would store it.
+		var err error
+		if store, err = snapshot.Open(h.dir, snapshot.Options{ReadOnly: true}); err != nil {
+			return nil, err
+		}
+		defer store.Close()
+	}
+	stats, err := store.Check(ctx, opt, func(p snapshot.Problem) {
+		if p.Repaired {
+			c.report.Repaired = append(c.report.Repaired, p.String())
+		} else {
+			c.report.Faults = append(c.report.Faults, p.String())
+		}
+	})
+	if err == nil && req.Checkpoint == "" {
 		err = c.all(ctx)
 	}
+	c.report.Checkpoints, c.report.Contents, c.report.InSources, c.report.Bytes = stats.Checkpoints, stats.Contents, stats.InSources, stats.Bytes
 	c.report.Seconds = time.Since(start).Seconds()
-	if err == nil {
-		err = ctx.Err()
-	}
 	return &c.report, err
 }
 
+// checker looks at what is not the store's own: forks, layers, records.
 type checker struct {
-	host     *Host
-	store    *snapshot.Store
-	progress Progress
-	seen     map[content.ID]bool // contents that were checked for an earlier checkpoint
-
-	mu     sync.Mutex
-	report FsckReport // guarded by mu while contents are read in parallel
+	host   *Host
+	report FsckReport
 }
 
 func (c *checker) fault(format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.report.Faults = append(c.report.Faults, fmt.Sprintf(format, args...))
 }
 
@@ -90,19 +91,13 @@ func (c *checker) note(format string, args ...any) {
 }
 
 func (c *checker) all(ctx context.Context) error {
-	list, err := c.store.List()
-	c.faults(err)
+	list, err := c.host.store.List() // the store's own check has told of damaged ones
 	known := map[string]bool{}
 	for _, one := range list {
 		known[one.ID] = true
-		c.checkpoint(ctx, one, false)
 	}
-	names, err := c.store.Names()
-	c.faults(err)
-	for _, n := range names {
-		if !known[n.Checkpoint] {
-			c.fault("the name %q stands for checkpoint %s, which is not there", n.Name, shortID(n.Checkpoint))
-		}
+	if err != nil && len(list) == 0 {
+		return nil
 	}
 	if err := c.forks(ctx, known); err != nil {
 		return err
@@ -118,94 +113,6 @@ func (c *checker) faults(err error) {
 		}
 	} else if err != nil {
 		c.fault("%v", err)
-	}
-}
-
-// checkpoint verifies the tree and what it refers to. With everything, contents that only a source has are read, too.
-func (c *checker) checkpoint(ctx context.Context, one snapshot.Checkpoint, everything bool) {
-	if ctx.Err() != nil {
-		return
-	}
-	c.report.Checkpoints++
-	id := shortID(one.ID)
-	tree, err := c.store.Tree(one.ID)
-	if err == nil {
-		err = tree.Verify()
-	}
-	if err != nil {
-		c.fault("checkpoint %s: %v", id, err)
-		return
-	}
-	var ids []content.ID
-	err = tree.EachContent(func(r image.ContentRef) bool {
-		if !r.ID.IsZero() && !c.seen[r.ID] {
-			c.seen[r.ID] = true
-			ids = append(ids, r.ID)
-		}
-		return true
-	})
-	if err != nil {
-		c.fault("checkpoint %s: %v", id, err)
-		return
-	}
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(runtime.GOMAXPROCS(0))
-	var done, bytes, read, elsewhere atomic.Int64
-	for _, cid := range ids {
-		g.Go(func() error {
-			if gctx.Err() != nil {
-				return gctx.Err()
-			}
-			if n := done.Add(1); c.progress != nil && n%64 == 0 {
-				c.progress(Step{Stage: "checkpoint " + id, Done: n, Total: int64(len(ids))})
-			}
-			if !everything && !c.store.Has(cid) {
-				elsewhere.Add(1)
-				return nil
-			}
-			n, err := c.content(cid)
-			if err != nil {
-				c.fault("checkpoint %s: %v", id, err)
-			}
-			read.Add(1)
-			bytes.Add(n)
-			return nil
-		})
-	}
-	g.Wait() // only ctx's error, which Fsck returns
-	c.report.Contents += read.Load()
-	c.report.Bytes += bytes.Load()
-	c.report.Elsewhere += elsewhere.Load()
-	if elsewhere.Load() > 0 {
-		c.sources(one)
-	}
-}
-
-// content reads a content to its end; the reader compares it with its id.
-func (c *checker) content(id content.ID) (int64, error) {
-	r, err := c.store.Open(id)
-	if err != nil {
-		return 0, err
-	}
-	defer r.Close()
-	return io.Copy(io.Discard, io.NewSectionReader(r, 0, r.Size()))
-}
-
-// sources reports repositories that are gone and have contents which the store doesn't.
-func (c *checker) sources(one snapshot.Checkpoint) {
-	configs, err := c.store.Sources()
-	if err != nil {
-		c.fault("%v", err)
-		return
-	}
-	for _, s := range configs {
-		git, ok, err := gitimport.ParseSource(s)
-		if err == nil && ok && slices.Contains(one.Sources, s.ID) {
-			_, err = gitimport.Locate(git.CommonDir)
-		}
-		if err != nil {
-			c.fault("checkpoint %s: contents that only its repository has can't be read: %v", shortID(one.ID), err)
-		}
 	}
 }
 

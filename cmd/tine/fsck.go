@@ -5,51 +5,38 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"tine/sidecar"
 )
 
 func (a *app) fsckCommand() *cobra.Command {
 	var all bool
+	var r sidecar.FsckRequest
 	cmd := &cobra.Command{
 		Use: "fsck [CHECKPOINT]", Short: "Check that the store holds what it says", GroupID: "host",
-		Long: `fsck verifies a checkpoint with its contents, or with --all everything in the store. It changes nothing, and fails
-when it finds damage.`,
-		Example:           "  tine fsck --all",
+		Long: `fsck reads a checkpoint with all its contents, or everything in the store, and compares it with its ids; forks are
+replayed. It fails when it finds damage, and changes nothing unless --repair is given.`,
+		Example: `  tine fsck --all
+  tine fsck base`,
 		Args:              between(0, "CHECKPOINT"),
 		ValidArgsFunction: a.completeArgs(1, "checkpoint"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if len(args) == 1 && all {
-				return &usageError{"give either CHECKPOINT or --all"}
+			if len(args) == 1 {
+				if all {
+					return &usageError{"give either CHECKPOINT or --all"}
+				}
+				r.Checkpoint = args[0]
 			}
 			h, err := a.host(false)
 			if err != nil {
 				return err
 			}
 			defer closing(h, &err)
-			ref := ""
-			if len(args) == 1 {
-				ref = args[0]
-			}
-			report, progressDone := a.progress()
-			doc, err := h.Fsck(cmd.Context(), ref, report)
-			progressDone()
+			doc, err := h.Fsck(cmd.Context(), r)
 			if err != nil {
 				return err
 			}
-			err = a.printDocument(doc, func(w io.Writer) error {
-				for _, f := range doc.Faults {
-					fmt.Fprintf(w, "%s %s\n", paint(a.outColour, red, "damaged:"), f)
-				}
-				for _, n := range doc.Notes {
-					fmt.Fprintf(w, "%s %s\n", paint(a.outColour, yellow, "note:"), n)
-				}
-				verdict := "all is well"
-				if len(doc.Faults) > 0 {
-					verdict = count(int64(len(doc.Faults)), "fault")
-				}
-				_, err := fmt.Fprintf(w, "%s, %s, %s checked in %s: %s\n", count(doc.Checkpoints, "checkpoint"), count(doc.Contents, "content"),
-					count(doc.Forks, "fork"), seconds(doc.Seconds), verdict)
-				return err
-			})
+			err = a.printDocument(doc, func(w io.Writer) error { return a.showFsck(w, doc) })
 			if err == nil && len(doc.Faults) > 0 {
 				return &exitError{statusFailed}
 			}
@@ -57,5 +44,26 @@ when it finds damage.`,
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "everything (the default without CHECKPOINT)")
+	cmd.Flags().BoolVar(&r.Quick, "quick", false, "look for contents without reading them")
+	cmd.Flags().BoolVar(&r.Repair, "repair", false, "mend what can be mended without losing anything")
 	return cmd
+}
+
+func (a *app) showFsck(w io.Writer, doc *sidecar.FsckReport) error {
+	for _, f := range doc.Faults {
+		fmt.Fprintf(w, "%s %s\n", paint(a.outColour, red, "damaged:"), f)
+	}
+	for _, f := range doc.Repaired {
+		fmt.Fprintf(w, "%s %s\n", paint(a.outColour, green, "mended:"), f)
+	}
+	for _, n := range doc.Notes {
+		fmt.Fprintf(w, "%s %s\n", paint(a.outColour, yellow, "note:"), n)
+	}
+	verdict := "all is well"
+	if len(doc.Faults) > 0 {
+		verdict = count(int64(len(doc.Faults)), "fault")
+	}
+	_, err := fmt.Fprintf(w, "%s, %s (%s read), %s checked in %s: %s\n", count(int64(doc.Checkpoints), "checkpoint"),
+		count(int64(doc.Contents), "content"), size(doc.Bytes), count(int64(doc.Forks), "fork"), seconds(doc.Seconds), verdict)
+	return err
 }
