@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -149,9 +150,9 @@ func nameStatus(out string, base []string) []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
+// unquote reads a name as git quotes it.
 func unquote(s string) string {
-	var out string
-	if strings.HasPrefix(s, `"`) && json.Unmarshal([]byte(s), &out) == nil {
+	if out, err := strconv.Unquote(s); err == nil && strings.HasPrefix(s, `"`) {
 		return out
 	}
 	return s

@@ -19,11 +19,9 @@ func TestRefusedImports(t *testing.T) {
 	l.shell(l.dir, `
 		mkdir plain; git init -q -b main empty
 		git init -q --object-format=sha256 -b main sha256; (cd sha256; echo x >f; git add f; git commit -q -m x)
-		git -c uploadpack.allowFilter=true clone -q --no-local --filter=blob:none --no-checkout "file://$PWD/repo" partial
-		git -C partial config remote.origin.url /nonexistent
-		git clone -q repo corrupt; (cd corrupt; git unpack-objects -q <.git/objects/pack/*.pack 2>/dev/null || true
-			rm -rf .git/objects/pack/*; git -C ../repo cat-file --batch-all-objects --batch-check='%(objectname)' | while read o; do git -C ../repo cat-file blob $o 2>/dev/null | git hash-object -w --stdin >/dev/null; done
-			true)
+		git -C repo config uploadpack.allowFilter true
+		git clone -q --no-local --filter=blob:none --no-checkout "file://$PWD/repo" partial; git -C partial config remote.origin.url /nonexistent
+		cp -a repo gap; t=$(git -C gap rev-parse 'HEAD:src'); rm -f gap/.git/objects/$(echo $t | cut -c1-2)/$(echo $t | cut -c3-)
 		cp -a repo damaged; t=$(git -C damaged rev-parse 'HEAD^{tree}'); p=damaged/.git/objects/$(echo $t | cut -c1-2)/$(echo $t | cut -c3-)
 		chmod 644 $p; printf 'garbage' | dd of=$p bs=1 seek=4 conv=notrunc 2>/dev/null`)
 	l.ok("import", "git", repo)
@@ -40,13 +38,13 @@ func TestRefusedImports(t *testing.T) {
 		{"empty repository", []string{"empty"}, []string{l.path("empty")}},
 		{"SHA-256", []string{"sha256"}, []string{l.path("sha256")}},
 		{"partial clone", []string{"partial"}, []string{l.path("partial")}},
-		{"commits missing", nil, []string{l.path("corrupt")}},
+		{"a tree is missing", nil, []string{l.path("gap")}},
 		{"damaged tree", nil, []string{l.path("damaged")}},
 		{"no such subpath", []string{"nope"}, []string{repo, "--subpath", "nope"}},
 	} {
 		r := l.run(append([]string{"import", "git"}, c.args...)...)
-		if r.status != 1 && r.status != 3 {
-			t.Errorf("%s: want status 1 or 3 of %v", c.name, r)
+		if r.status < 1 || r.status > 3 {
+			t.Errorf("%s: want status 1, 2 or 3 of %v", c.name, r)
 		}
 		for _, w := range append(c.words, "tine") {
 			if !strings.Contains(strings.ToLower(strings.ReplaceAll(r.stderr, "-", "")), strings.ReplaceAll(w, "-", "")) {

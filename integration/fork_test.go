@@ -178,10 +178,16 @@ func TestO6_RemovingAFork(t *testing.T) {
 	l := newLab(t)
 	i := l.importGit(l.smallRepo("repo"))
 	state := func() string { return l.shell(l.dir, "find store ! -name forks.log ! -path '*/run*' | sort") }
+	// What the first fork makes for all that follow.
+	first := l.fork(i.Checkpoint)
+	s := l.mount(first, l.path("m"))
+	l.shell(s.dir, "echo x >f")
+	s.stop()
+	l.ok("fork", "rm", first)
 	keep := l.fork(i.Checkpoint)
 	before := state()
 	gone := l.fork(i.Checkpoint, "--name", "gone")
-	s := l.mount(gone, l.path("m"))
+	s = l.mount(gone, l.path("m"))
 	l.shell(s.dir, "echo x >f")
 	k := l.mount(keep, l.path("k"))
 	l.shell(k.dir, "echo kept >f")

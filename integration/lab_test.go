@@ -111,6 +111,7 @@ func command(t *testing.T, cmd *exec.Cmd) result {
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("%s: %v", strings.Join(cmd.Args, " "), err)
 	}
+	started[cmd.Process.Pid] = true
 	timer := time.AfterFunc(commandLimit, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
 	defer timer.Stop()
 	err := cmd.Wait()

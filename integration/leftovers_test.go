@@ -82,14 +82,17 @@ func (l *lab) leftovers() []string {
 	return append(out, l.storeLeftovers()...)
 }
 
-// foreign: the group of a run ("run-PID-…") whose process lives and is not the binary under test.
+// started are the processes that the tests started themselves.
+var started = map[int]bool{}
+
+// foreign: the group of a run ("run-PID-…") whose process these tests did not start.
 func foreign(group string) bool {
 	m := regexp.MustCompile(`/run-(\d+)-`).FindStringSubmatch(group)
 	if m == nil {
 		return false
 	}
-	exe, err := os.Readlink("/proc/" + m[1] + "/exe")
-	return err == nil && exe != *binary
+	pid, err := strconv.Atoi(m[1])
+	return err == nil && !started[pid]
 }
 
 func (l *lab) storeLeftovers() []string {

@@ -94,6 +94,7 @@ func TestRunPassesInterrupts(t *testing.T) {
 		out, err := cmd.StdoutPipe()
 		l.must(err)
 		l.must(cmd.Start())
+		started[cmd.Process.Pid] = true
 		buf := make([]byte, 100)
 		n, _ := out.Read(buf)
 		if string(buf[:n]) != "ready\n" {
