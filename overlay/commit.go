@@ -95,13 +95,13 @@ func (w *writer) commit(c *Caller, value uint64) error {
 	pend := w.takePending(c)
 	if pend != nil {
 		pend.Seq, pend.Gen, pend.Begin, pend.Commit, pend.Time = seq, w.f.cfg.Generation, true, true, r.Time
-		buf = journal.Append(buf, g.l.id, pend)
+		buf = journal.Append(buf, g.l.salt, pend)
 		seq++
 	}
 	at := int64(len(buf))
 	r.Seq, r.Gen = seq, w.f.cfg.Generation
 	r.Begin, r.Commit = !w.txn || !w.begun, !w.txn
-	buf = journal.Append(buf, g.l.id, r)
+	buf = journal.Append(buf, g.l.salt, r)
 	w.sc.buf = buf
 	if int64(len(buf))-at > journal.MaxPayload {
 		return unix.E2BIG
@@ -178,7 +178,7 @@ func (w *writer) flushPending() error {
 	}
 	p := w.takePending(nil)
 	p.Seq, p.Gen, p.Begin, p.Commit, p.Time = g.seq, w.f.cfg.Generation, true, true, w.rec.Time
-	w.sc.buf = journal.Append(w.sc.buf[:0], g.l.id, p)
+	w.sc.buf = journal.Append(w.sc.buf[:0], g.l.salt, p)
 	start := g.tail
 	if err := g.append(w.sc.buf, true); err != nil {
 		return w.f.failedLocked(err)

@@ -29,9 +29,10 @@ var fileNames = [2]string{"journal", "data"}
 // layer is one layer's files, shared by all forks and views of the process that need it. Its files are opened when
 // they are read; those of closed layers are closed again when many are open.
 type layer struct {
-	id  LayerID
-	fs  durable.FS
-	dir string // LAYERS/<id>
+	id   LayerID
+	salt uint32 // of its records' checksums
+	fs   durable.FS
+	dir  string // LAYERS/<id>
 
 	// guarded by layers.mu
 	refs  int // forks and views
@@ -64,7 +65,7 @@ func openLayer(fsys durable.FS, layersDir string, id LayerID) *layer {
 	defer layers.mu.Unlock()
 	l := layers.byDir[dir]
 	if l == nil {
-		l = &layer{id: id, fs: fsys, dir: dir}
+		l = &layer{id: id, salt: id.Salt(), fs: fsys, dir: dir}
 		layers.byDir[dir] = l
 	}
 	l.refs++

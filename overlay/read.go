@@ -108,83 +108,87 @@ type piece struct {
 	loc   int64
 }
 
-// plan is what a read of a range has to do, found under the lock and done without it.
-type plan struct {
-	pieces []piece
-	n      int
-	id     content.ID   // the base's content, for pieces of kind 0
-	refs   []contentRef // for extRef
-	table  []*layer
+// source is where pieces come from.
+type source struct {
+	contents content.Opener
+	id       content.ID   // the base's content, for pieces of kind 0
+	refs     []contentRef // for extRef
+	table    []*layer
 }
 
-// add appends a run and joins it to the one before where they continue each other.
-func (p *plan) add(q piece) {
-	if k := len(p.pieces); k > 0 {
-		l := &p.pieces[k-1]
+func (s *state) source(n *node, contents content.Opener, table []*layer) source {
+	src := source{contents: contents, refs: s.refs, table: table}
+	if n.base != nil {
+		src.id = n.base.content
+	}
+	return src
+}
+
+// addPiece appends a run and joins it to the one before where they continue each other.
+func addPiece(list []piece, q piece) []piece {
+	if k := len(list); k > 0 {
+		l := &list[k-1]
 		if l.kind == q.kind && l.layer == q.layer && (q.kind == extHole || l.loc+int64(l.n) == q.loc) {
 			l.n += q.n
-			return
+			return list
 		}
 	}
-	p.pieces = append(p.pieces, q)
+	return append(list, q)
 }
 
-// read plans the reading of up to want bytes at off of n.
-func (p *plan) read(s *state, n *node, off int64, want int) {
+// pieces plans the reading of up to want bytes at off, under the lock; it is done without it. total is how many there
+// are. list is memory to begin with.
+func (n *node) pieces(list []piece, off int64, want int) (_ []piece, total int) {
 	if off >= n.size || off < 0 {
-		return
+		return list, 0
 	}
 	end := off + min(int64(want), n.size-off)
-	p.n = int(end - off)
-	if n.base != nil {
-		p.id = n.base.content
-	}
-	p.refs = s.refs
 	at := off
-	list := n.ext.in(off, end)
-	for i := range list {
-		x := &list[i]
+	ext := n.ext.in(off, end)
+	for i := range ext {
+		x := &ext[i]
 		lo, hi := max(x.off, off), min(x.end(), end)
-		p.gap(n, at, lo)
+		list = n.gap(list, at, lo)
 		if x.hasBytes() {
-			p.add(piece{n: int(hi - lo), kind: x.kind, layer: x.layer, loc: x.loc + lo - x.off})
+			list = addPiece(list, piece{n: int(hi - lo), kind: x.kind, layer: x.layer, loc: x.loc + lo - x.off})
 		} else {
-			p.add(piece{n: int(hi - lo), kind: extHole})
+			list = addPiece(list, piece{n: int(hi - lo), kind: extHole})
 		}
 		at = hi
 	}
-	p.gap(n, at, end)
+	return n.gap(list, at, end), int(end - off)
 }
 
 // gap plans [lo, hi), where n has no extents.
-func (p *plan) gap(n *node, lo, hi int64) {
+func (n *node) gap(list []piece, lo, hi int64) []piece {
 	if m := min(hi, n.baseLen); lo < m {
-		p.add(piece{n: int(m - lo), loc: lo})
+		list = addPiece(list, piece{n: int(m - lo), loc: lo})
 		lo = m
 	}
 	if lo < hi {
-		p.add(piece{n: int(hi - lo), kind: extHole})
+		list = addPiece(list, piece{n: int(hi - lo), kind: extHole})
 	}
+	return list
 }
 
-// run does a planned read into b.
-func (p *plan) run(contents content.Opener, b []byte) error {
-	for i := range p.pieces {
-		q := &p.pieces[i]
+// read reads pieces into b.
+func (src *source) read(list []piece, b []byte) error {
+	for i := range list {
+		q := list[i]
 		part := b[:q.n]
 		b = b[q.n:]
 		var err error
 		switch q.kind {
 		case 0:
-			err = readContent(contents, p.id, part, q.loc)
+			err = readContent(src.contents, src.id, part, q.loc)
 		case extHole:
 			clear(part)
 		case extInline:
-			err = p.table[q.layer].readAt(fileJournal, part, q.loc)
+			err = src.table[q.layer].readAt(fileJournal, part, q.loc)
 		case extBlock:
-			err = p.table[q.layer].readAt(fileData, part, q.loc)
+			err = src.table[q.layer].readAt(fileData, part, q.loc)
 		case extRef:
-			err = readContent(contents, p.refs[q.layer].id, part, q.loc)
+			err = readContent(src.contents, src.refs[q.layer].id, part, q.loc)
 		}
 		if err != nil {
 			return err
@@ -195,8 +199,7 @@ func (p *plan) run(contents content.Opener, b []byte) error {
 
 // Read reads a file's bytes: fewer than len(buf) only at its end, 0 behind it.
 func (f *Fork) Read(ino uint64, buf []byte, off int64) (int, error) {
-	var buffer [12]piece
-	p := plan{pieces: buffer[:0]}
+	var memory [12]piece
 	f.mu.RLock()
 	if f.closed {
 		f.mu.RUnlock()
@@ -213,17 +216,17 @@ func (f *Fork) Read(ino uint64, buf []byte, off int64) (int, error) {
 		f.mu.RUnlock()
 		return 0, err
 	}
-	p.read(f.w.s, n, off, len(buf))
-	p.table = f.table
+	list, total := n.pieces(memory[:0], off, len(buf))
+	src := f.w.s.source(n, f.cfg.Contents, f.table)
 	sp := f.space
 	g := sp.reads.enter()
 	f.mu.RUnlock()
-	err = p.run(f.cfg.Contents, buf)
+	err = src.read(list, buf)
 	sp.reads.exit(g)
 	if err != nil {
 		return 0, &IOError{Op: "reading", Ino: ino, Err: err}
 	}
-	return p.n, nil
+	return total, nil
 }
 
 // fileReader reads a file of an immutable state.
@@ -241,16 +244,15 @@ func (r *fileReader) ReadAt(b []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, unix.EINVAL
 	}
-	var p plan
-	p.read(r.s, r.n, off, len(b))
-	p.table = r.table
-	if err := p.run(r.contents, b); err != nil {
+	list, total := r.n.pieces(nil, off, len(b))
+	src := r.s.source(r.n, r.contents, r.table)
+	if err := src.read(list, b); err != nil {
 		return 0, &IOError{Op: "reading", Ino: r.n.ino, Err: err}
 	}
-	if p.n < len(b) {
-		return p.n, io.EOF
+	if total < len(b) {
+		return total, io.EOF
 	}
-	return p.n, nil
+	return total, nil
 }
 
 func (r *fileReader) Close() error {

@@ -89,7 +89,7 @@ func (tx *Tx) commitLocked() error {
 	r := w.rec
 	g := &tx.f.log
 	r.Seq, r.Gen, r.Begin, r.Commit = g.seq, tx.f.cfg.Generation, false, true
-	w.sc.buf = journal.Append(w.sc.buf[:0], g.l.id, r)
+	w.sc.buf = journal.Append(w.sc.buf[:0], g.l.salt, r)
 	if err := g.append(w.sc.buf, false); err != nil {
 		return err
 	}
@@ -229,13 +229,12 @@ func (tx *Tx) Read(ino uint64, buf []byte, off int64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	var p plan
-	p.read(tx.w.s, n, off, len(buf))
-	p.table = tx.f.table
-	if err := p.run(tx.f.cfg.Contents, buf); err != nil {
+	list, total := n.pieces(nil, off, len(buf))
+	src := tx.w.s.source(n, tx.f.cfg.Contents, tx.f.table)
+	if err := src.read(list, buf); err != nil {
 		return 0, &IOError{Op: "reading", Ino: ino, Err: err}
 	}
-	return p.n, nil
+	return total, nil
 }
 
 func (tx *Tx) Lookup(dir uint64, name string) (Attr, error) {

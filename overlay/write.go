@@ -212,15 +212,14 @@ func (f *Fork) consolidate(ino uint64, off int64) {
 	}
 	lo, hi := runs[0].off, runs[len(runs)-1].end()
 	buf := make([]byte, hi-lo)
-	var p plan
-	p.read(f.w.s, n, lo, len(buf))
-	p.table = f.table
-	g := f.space.reads.enter()
+	list, total := n.pieces(nil, lo, len(buf))
+	src := f.w.s.source(n, f.cfg.Contents, f.table)
 	sp := f.space
+	g := sp.reads.enter()
 	f.mu.RUnlock()
-	err := p.run(f.cfg.Contents, buf)
+	err := src.read(list, buf)
 	sp.reads.exit(g)
-	if err != nil || p.n != len(buf) {
+	if err != nil || total != len(buf) {
 		return
 	}
 

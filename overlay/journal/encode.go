@@ -23,8 +23,8 @@ const (
 	recReply  = 4
 )
 
-// Append encodes r as a record of the layer id behind dst and sets At in its effects.
-func Append(dst []byte, id LayerID, r *Record) []byte {
+// Append encodes r behind dst, as a record of the layer with this salt, and sets At in its effects.
+func Append(dst []byte, salt uint32, r *Record) []byte {
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0, 0, 0, 0, 0)
 	dst = binary.LittleEndian.AppendUint64(dst, r.Seq)
@@ -50,7 +50,7 @@ func Append(dst []byte, id LayerID, r *Record) []byte {
 	}
 	rec := dst[start:]
 	binary.LittleEndian.PutUint32(rec, uint32(len(rec)-frame))
-	binary.LittleEndian.PutUint32(rec[4:], checksum(id.salt(), rec))
+	binary.LittleEndian.PutUint32(rec[4:], checksum(salt, rec))
 	return dst
 }
 

@@ -58,7 +58,7 @@ func (h *Header) Encode() ([]byte, error) {
 	le.PutUint16(b[82:], uint16(len(h.Base)))
 	copy(b[84:], h.Fork)
 	copy(b[84+maxText:], h.Base)
-	le.PutUint32(b[HeaderSize-4:], crc32.Update(h.Layer.salt(), castagnoli, b[:HeaderSize-4]))
+	le.PutUint32(b[HeaderSize-4:], crc32.Update(h.Layer.Salt(), castagnoli, b[:HeaderSize-4]))
 	return b, nil
 }
 
@@ -84,7 +84,7 @@ func ReadHeader(r io.ReaderAt) (Header, error) {
 		return h, &VersionError{Found: v, Known: Version}
 	}
 	copy(h.Layer[:], b[16:])
-	if le.Uint32(b[HeaderSize-4:]) != crc32.Update(h.Layer.salt(), castagnoli, b[:HeaderSize-4]) {
+	if le.Uint32(b[HeaderSize-4:]) != crc32.Update(h.Layer.Salt(), castagnoli, b[:HeaderSize-4]) {
 		return h, fmt.Errorf("journal header: checksum mismatch")
 	}
 	copy(h.Parent[:], b[32:])

@@ -52,5 +52,5 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // CRC is the CRC32C that covers block data in a layer's data file.
 func CRC(b []byte) uint32 { return crc32.Update(0, castagnoli, b) }
 
-// salt starts every record's CRC of this layer.
-func (id LayerID) salt() uint32 { return crc32.Update(0, castagnoli, id[:]) }
+// Salt starts every record's CRC of this layer.
+func (id LayerID) Salt() uint32 { return crc32.Update(0, castagnoli, id[:]) }

@@ -26,7 +26,7 @@ func (e *BadRecordError) Unwrap() error { return e.Why }
 // Reader gives a journal's records one after the other.
 type Reader struct {
 	r    io.ReaderAt
-	id   LayerID
+	salt uint32
 	end  int64  // file size
 	off  int64  // next record
 	seq  uint64 // next sequence number
@@ -36,7 +36,7 @@ type Reader struct {
 
 // NewReader reads records of the journal with header h from r, which has size bytes.
 func NewReader(r io.ReaderAt, h *Header, size int64) *Reader {
-	return &Reader{r: r, id: h.Layer, end: size, off: HeaderSize, seq: h.FirstSeq}
+	return &Reader{r: r, salt: h.Layer.Salt(), end: size, off: HeaderSize, seq: h.FirstSeq}
 }
 
 // Offset is where the next record starts: after io.EOF or a BadRecordError, the length of the valid part.
@@ -150,7 +150,7 @@ func (r *Reader) payloadOnce(off int64) ([]byte, error) {
 	if b, err = r.bytes(off, frame+n); err != nil {
 		return nil, err
 	}
-	if checksum(r.id.salt(), b) != binary.LittleEndian.Uint32(b[4:]) {
+	if checksum(r.salt, b) != binary.LittleEndian.Uint32(b[4:]) {
 		return nil, &badFrame{errors.New("checksum mismatch")}
 	}
 	return b[frame:], nil
