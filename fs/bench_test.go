@@ -242,12 +242,10 @@ func listNames(dir string) ([]string, error) {
 	}
 }
 
-const clientEnv = "TINE_FS_BENCH_CLIENT"
-
 // runClient does n operations in a process of its own and returns nanoseconds for each.
 func runClient(b *testing.B, op, dir string, n int) float64 {
 	cmd := exec.Command("/proc/self/exe", op, dir, strconv.Itoa(n))
-	cmd.Env = append(os.Environ(), clientEnv+"=1", "GOMAXPROCS=1")
+	cmd.Env = append(os.Environ(), childEnv+"=bench", "GOMAXPROCS=1")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -260,27 +258,19 @@ func runClient(b *testing.B, op, dir string, n int) float64 {
 	return ns / float64(n)
 }
 
-// benchClient is the client's process.
-func benchClient() {
-	n, _ := strconv.Atoi(os.Args[3])
-	for _, op := range clientOps {
-		if op.name != os.Args[1] {
-			continue
-		}
-		d, err := op.run(os.Args[2], n)
+func init() {
+	children["bench"] = func(args []string) error {
+		n, err := strconv.Atoi(args[2])
 		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+			return err
 		}
-		fmt.Println(d.Nanoseconds())
-		os.Exit(0)
+		for _, op := range clientOps {
+			if op.name == args[0] {
+				d, err := op.run(args[1], n)
+				fmt.Println(d.Nanoseconds())
+				return err
+			}
+		}
+		return fmt.Errorf("no operation %s", args[0])
 	}
-	os.Exit(2)
-}
-
-func TestMain(m *testing.M) {
-	if os.Getenv(clientEnv) != "" {
-		benchClient()
-	}
-	os.Exit(m.Run())
 }

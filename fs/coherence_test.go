@@ -2,6 +2,7 @@ package fs_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -123,32 +124,12 @@ func TestO1_MappedStores(t *testing.T) {
 	f := newFork(t, imagetest.File("m", strings.Repeat("a", 10_000), 0644))
 	s := newServer(t)
 	dir, w := mount(t, s, f.fork, fs.MountOptions{})
-	fd := openFile(t, dir+"/m", unix.O_RDWR, 0)
-	m, err := unix.Mmap(fd, 0, 10_000, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
-	copy(m[5000:], "mapped")
+	inChild(t, "map-and-sync", dir+"/m")
 	buf := make([]byte, 6)
-	if _, err := unix.Pread(fd, buf, 5000); err != nil || string(buf) != "mapped" {
-		t.Errorf("read of a mapped store: %q, %v", buf, err)
-	}
-	if _, err := unix.Pwrite(fd, []byte("written"), 6000); err != nil {
-		t.Fatal(err)
-	}
-	if string(m[6000:6007]) != "written" {
-		t.Errorf("the mapping shows %q", m[6000:6007])
-	}
-	if err := unix.Msync(m, unix.MS_SYNC); err != nil {
-		t.Fatal(err)
-	}
-	ino := stat(t, dir+"/m").Ino
-	if n, err := f.fork.Read(ino, buf, 5000); n != 6 || err != nil || string(buf) != "mapped" {
+	if n, err := f.fork.Read(stat(t, dir+"/m").Ino, buf, 5000); n != 6 || err != nil || string(buf) != "mapped" {
 		t.Errorf("the engine has %q, %v", buf, err)
 	}
-	copy(m[7000:], "at close")
-	unix.Munmap(m)
-	unix.Close(fd)
+	inChild(t, "map-and-close", dir+"/m")
 	w.Close()
 	dir, _ = mount(t, s, f.fork, fs.MountOptions{})
 	want := []byte(strings.Repeat("a", 10_000))
@@ -156,6 +137,49 @@ func TestO1_MappedStores(t *testing.T) {
 	copy(want[6000:], "written")
 	copy(want[7000:], "at close")
 	wantContent(t, dir+"/m", string(want))
+}
+
+// mapFile maps all of an open file shared.
+func mapFile(path string) (fd int, m []byte, err error) {
+	if fd, err = unix.Open(path, unix.O_RDWR, 0); err != nil {
+		return -1, nil, err
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err != nil {
+		return -1, nil, err
+	}
+	m, err = unix.Mmap(fd, 0, int(st.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	return fd, m, err
+}
+
+func init() {
+	children["map-and-sync"] = func(args []string) error {
+		fd, m, err := mapFile(args[0])
+		if err != nil {
+			return err
+		}
+		copy(m[5000:], "mapped")
+		buf := make([]byte, 6)
+		if _, err := unix.Pread(fd, buf, 5000); err != nil || string(buf) != "mapped" {
+			return fmt.Errorf("read of a mapped store: %q, %v", buf, err)
+		}
+		if _, err := unix.Pwrite(fd, []byte("written"), 6000); err != nil {
+			return err
+		}
+		if string(m[6000:6007]) != "written" {
+			return fmt.Errorf("the mapping shows %q", m[6000:6007])
+		}
+		return unix.Msync(m, unix.MS_SYNC)
+	}
+	children["map-and-close"] = func(args []string) error {
+		fd, m, err := mapFile(args[0])
+		if err != nil {
+			return err
+		}
+		copy(m[7000:], "at close")
+		unix.Munmap(m)
+		return unix.Close(fd)
+	}
 }
 
 // What changes behind the kernel's back is invalidated: names that were negative, names that were there, contents,

@@ -17,6 +17,9 @@
 //     default_permissions is always on.
 //   - So is POLL, by the same probe: os.Open in the serving process itself would otherwise deadlock with the
 //     collector, because the runtime polls a new file without giving up its processor.
+//   - For the same reason a serving process must not start a program that lies on its own mount, nor start one with
+//     its directory there (exec.Cmd.Dir): the runtime waits for a child's exec without giving up its processor. A
+//     helper program in between will do. Nor may it touch mapped memory of a file of its own mount.
 //   - No other operation may ever answer ENOSYS: the kernel would not ask again on that mount (errno.go turns it
 //     into EOPNOTSUPP).
 //   - CREATE and TMPFILE answer fh 0 and KEEP_CACHE, without NOFLUSH, so that close writes back mapped pages.

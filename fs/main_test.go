@@ -2,8 +2,10 @@ package fs_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"runtime"
 	"testing"
 	"time"
@@ -171,4 +173,31 @@ func within(t *testing.T, d time.Duration, what string, ok func() bool) {
 			t.Fatalf("not within %v: %s", d, what)
 		}
 	}
+}
+
+// children are functions that tests run in a process of their own: what a serving process must not do on its own
+// mount, such as touching mapped memory.
+var children = map[string]func(args []string) error{}
+
+const childEnv = "TINE_FS_TEST_CHILD"
+
+// inChild runs one of children.
+func inChild(t *testing.T, name string, args ...string) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), childEnv+"="+name)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", name, err, out)
+	}
+}
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(childEnv); name != "" {
+		if err := children[name](os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
 }
