@@ -42,13 +42,14 @@ func newStore(t testing.TB) *Store {
 	return openStore(t, filepath.Join(t.TempDir(), "store"), Options{Create: true})
 }
 
-func hold(t testing.TB, s *Store) {
+func hold(t testing.TB, s *Store) *Hold {
 	t.Helper()
 	h, err := s.Shared(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.Release() })
+	return h
 }
 
 func readAll(t testing.TB, s content.Opener, id content.ID) []byte {
