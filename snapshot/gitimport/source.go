@@ -1,7 +1,6 @@
 package gitimport
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -109,31 +108,6 @@ func contentError(id content.ID, err error) error {
 		return &content.MissingError{ID: id, Cause: err}
 	case errors.As(err, &c):
 		return &content.CorruptError{ID: id, Why: err.Error()}
-	}
-	return err
-}
-
-// large keeps the alias of a large blob's id, so that its loose object can be derived without the repository.
-func (im *importer) keepLarge(b *blobRef) error {
-	r, err := im.store.Open(blobID(b.id))
-	if err == nil {
-		return r.Close()
-	}
-	var missing *content.MissingError
-	if !errors.As(err, &missing) {
-		return err
-	}
-	// No source has been registered for this repository: give the store the loose object itself, which it knows by the
-	// blob inside.
-	data := newSpool(im.tempDir())
-	defer data.Close()
-	if err := im.readBlob(b, data); err != nil {
-		return err
-	}
-	l := content.NewLoose(data)
-	id, err := im.store.PutReader(l, l.Size(), content.SHA1)
-	if err == nil && !bytes.Equal(id.Bytes(), b.id[:]) {
-		err = &CorruptError{ID: b.id, What: "the blob of " + b.path(), Why: "stored, it has the id " + id.String()}
 	}
 	return err
 }
