@@ -127,8 +127,8 @@ func TestInterruptedImport(t *testing.T) {
 	}
 }
 
-// TestL1_FullDisk: with no space writes fail with ENOSPC and nothing that was acknowledged is lost; a seal fails,
-// publishes nothing and leaves the workspace usable; after space was made everything goes on.
+// TestL1_FullDisk: with no space writes fail with ENOSPC and nothing that was acknowledged is lost, by a kill either; a
+// seal fails, publishes nothing and leaves the workspace usable; once there is space everything goes on.
 func TestL1_FullDisk(t *testing.T) {
 	requireTools(t, "mkfs.ext4")
 	l := newLab(t)
@@ -136,6 +136,7 @@ func TestL1_FullDisk(t *testing.T) {
 	disk := l.loopExt4("disk", "48M")
 	l.store = filepath.Join(disk, "store")
 	defer sweep(disk)
+	l.shell(disk, "head -c 8000000 /dev/zero >ballast")
 	i := l.importGit(repo)
 	fork := l.fork(i.Checkpoint)
 	s := l.mount(fork, l.path("m"))
@@ -168,8 +169,8 @@ func TestL1_FullDisk(t *testing.T) {
 	s.detach()
 	s = l.mount(fork, l.path("m"))
 	l.shell(s.dir, "sha256sum -c --quiet sum; test ! -e kept; for f in fill.?; do test $(stat -c %s $f) = 1000000; done; rm -f fill.* more err")
-	// Removing needs a place too, and gives the space back.
-	l.shell(s.dir, "sync; echo works again >again; head -c 1000000 /dev/urandom >again2")
+	l.shell(disk, "rm ballast")
+	l.shell(s.dir, "echo works again >again; head -c 1000000 /dev/urandom >again2")
 	if c := l.seal(fork); l.ok("checkpoint", "cat", c.Checkpoint, "again") != "works again\n" {
 		t.Error("the sealed file is not what was written")
 	}

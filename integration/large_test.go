@@ -50,6 +50,9 @@ func TestLargeImportReadsNoBlobAndIsFast(t *testing.T) {
 		if _, err := testrepo.Git(repo, "worktree", "remove", "--force", l.path("wt")); err != nil {
 			t.Fatal(err)
 		}
+		if !*long && n == 0 && float64(ours[0]) < importBudget/4*float64(git[0]) {
+			break // no noise hides such a distance; the other rounds would take minutes on a slow disk
+		}
 	}
 	if x, y := median(ours), median(git); float64(x) > importBudget*float64(y) {
 		t.Errorf("import and run %v, git worktree add %v: ratio %.2f, want at most %v", x, y, float64(x)/float64(y), importBudget)
