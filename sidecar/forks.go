@@ -32,17 +32,22 @@ type Fork struct {
 	Inodes     *int64            `json:"inodes" doc:"of all kinds; null in lists"`
 }
 
-// findFork finds a fork by id, shortened id or name.
+// findFork finds a fork by id, shortened id or name, or by the name of the run that works in it.
 func (h *Host) findFork(ref string) (registry.Fork, error) {
 	if h.store == nil {
 		return registry.Fork{}, &NotFoundError{"fork", ref}
 	}
 	f, err := h.forks.Get(ref)
 	var none *registry.NotFoundError
-	if errors.As(err, &none) {
-		return f, &NotFoundError{"fork", ref}
+	if !errors.As(err, &none) {
+		return f, err
 	}
-	return f, err
+	if r, rerr := h.RunRecord(ref); rerr == nil && r.Name == ref && len(r.Systems) > 0 {
+		if f, err := h.forks.Get(r.Systems[0].Fork); !errors.As(err, &none) {
+			return f, err
+		}
+	}
+	return f, &NotFoundError{"fork", ref}
 }
 
 // Workspace opens a fork, here or through the process that serves it.
@@ -209,8 +214,9 @@ func forkName(req ForkRequest, i int) string {
 
 // freeForkName takes a name away from the fork that has it.
 func (h *Host) freeForkName(name string) error {
-	f, err := h.findFork(name)
-	if name == "" || isNotFound(err) {
+	f, err := h.forks.Get(name)
+	var none *registry.NotFoundError
+	if name == "" || errors.As(err, &none) {
 		return nil
 	}
 	if err != nil || f.Name != name {

@@ -65,12 +65,16 @@ func (r *run) prepare(ctx context.Context) error {
 	if r.env, err = r.req.environment(r.who, r.req.workdir()); err != nil {
 		return err
 	}
-	if r.req.Repo == "" && r.req.Checkpoint == "" && r.req.Fork == "" {
+	here := r.req.Repo == "" && r.req.Checkpoint == "" && r.req.Fork == ""
+	if here {
 		r.req.Repo = "."
 	}
 	r.hide = []string{r.host.dir}
 	if r.req.Repo != "" {
 		repo, err := gitimport.Locate(r.req.Repo)
+		if err != nil && here {
+			return fmt.Errorf("nothing to work on: the current directory is in no repository, and neither --repo nor --checkpoint is given: %w", err)
+		}
 		if err != nil {
 			return err
 		}

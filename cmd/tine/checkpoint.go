@@ -56,7 +56,7 @@ func (a *app) checkpointLs() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringArrayVar(&filter, "label", nil, "only those with this label, K=V or K (repeatable)")
+	cmd.Flags().StringArrayVar(&filter, "label", nil, "only those with the label `K=V` or K (repeatable)")
 	return cmd
 }
 

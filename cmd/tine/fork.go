@@ -70,12 +70,12 @@ Into a pipe or a file it prints the JSON document without being asked; with --co
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&r.Name, "name", "", "name the fork; with --count, NAME-1, NAME-2, …")
+	f.StringVar(&r.Name, "name", "", "`NAME` the fork; with --count, NAME-1, NAME-2, …")
 	f.BoolVar(&r.Force, "force", false, "take the name away from what has it")
-	f.IntVar(&r.Count, "count", 1, "make this many")
-	f.Var(&maxBytes, "max-bytes", "limit what it can hold: bytes, or a number with K, M or G")
-	f.Int64Var(&r.MaxFiles, "max-files", 0, "limit its files and directories")
-	f.StringArrayVar(&labels, "label", nil, "label the fork, K=V (repeatable)")
+	f.IntVar(&r.Count, "count", 1, "make `N`")
+	f.Var(&maxBytes, "max-bytes", "limit what it can hold: `BYTES`, or a number with K, M or G")
+	f.Int64Var(&r.MaxFiles, "max-files", 0, "limit its files and directories to `N`")
+	f.StringArrayVar(&labels, "label", nil, "label the fork, `K=V` (repeatable)")
 	return cmd
 }
 
@@ -111,7 +111,7 @@ func (a *app) forkLs() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringArrayVar(&filter, "label", nil, "only those with this label, K=V or K (repeatable)")
+	cmd.Flags().StringArrayVar(&filter, "label", nil, "only those with the label `K=V` or K (repeatable)")
 	return cmd
 }
 

@@ -44,15 +44,15 @@ Into a pipe or a file it prints the JSON document without being asked:  C=$(tine
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&r.Name, "name", "", "name the checkpoint")
+	f.StringVar(&r.Name, "name", "", "`NAME` the checkpoint")
 	f.BoolVar(&r.Force, "force", false, "take the name away from what has it")
-	f.IntVar(&r.Depth, "depth", 1, "commits of history in the workspace")
+	f.IntVar(&r.Depth, "depth", 1, "`N` commits of history in the workspace")
 	f.BoolVar(&r.FullHistory, "full-history", false, "all of REV's history in the workspace")
-	f.StringArrayVar(&r.Exclude, "exclude", nil, "leave out what matches, as in .gitignore; history is rewritten (repeatable)")
-	f.StringVar(&r.Subpath, "subpath", "", "take this directory only")
+	f.StringArrayVar(&r.Exclude, "exclude", nil, "leave out what matches `GLOB`, as in .gitignore; history is rewritten (repeatable)")
+	f.StringVar(&r.Subpath, "subpath", "", "take `DIR` only")
 	f.BoolVar(&r.Eager, "eager", false, "copy all contents now, so that the repository may go away")
 	f.BoolVar(&r.Dirty, "dirty", false, "the work tree as it is: tracked and untracked, not ignored")
-	f.StringArrayVar(&labels, "label", nil, "label the checkpoint, K=V (repeatable)")
+	f.StringArrayVar(&labels, "label", nil, "label the checkpoint, `K=V` (repeatable)")
 	cmd.MarkFlagsMutuallyExclusive("depth", "full-history")
 	cmd.MarkFlagDirname("subpath")
 	return cmd
@@ -79,10 +79,10 @@ attributes, ACLs, holes, FIFOs and device nodes (which no fork can open).`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&r.Name, "name", "", "name the checkpoint")
+	f.StringVar(&r.Name, "name", "", "`NAME` the checkpoint")
 	f.BoolVar(&r.Force, "force", false, "take the name away from what has it")
-	f.StringArrayVar(&r.Exclude, "exclude", nil, "leave out what matches, as in .gitignore (repeatable)")
-	f.StringArrayVar(&labels, "label", nil, "label the checkpoint, K=V (repeatable)")
+	f.StringArrayVar(&r.Exclude, "exclude", nil, "leave out what matches `GLOB`, as in .gitignore (repeatable)")
+	f.StringArrayVar(&labels, "label", nil, "label the checkpoint, `K=V` (repeatable)")
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"sync"
 	"time"
 
@@ -21,13 +22,10 @@ func (a *app) progress() (report sidecar.Progress, done func()) {
 	var mu sync.Mutex
 	var bar *progressbar.ProgressBar
 	var stage string
-	start := time.Now()
+	out := &lateWriter{a.err, time.Now().Add(progressDelay)}
 	report = func(s sidecar.Step) {
 		mu.Lock()
 		defer mu.Unlock()
-		if time.Since(start) < progressDelay {
-			return
-		}
 		total := s.Total
 		if total <= 0 {
 			total = -1
@@ -38,11 +36,12 @@ func (a *app) progress() (report sidecar.Progress, done func()) {
 			}
 			stage = s.Stage
 			bar = progressbar.NewOptions64(total,
-				progressbar.OptionSetWriter(a.err),
+				progressbar.OptionSetWriter(out),
 				progressbar.OptionSetDescription(s.Stage),
 				progressbar.OptionShowBytes(s.Bytes),
 				progressbar.OptionShowCount(),
 				progressbar.OptionShowIts(),
+				progressbar.OptionSetItsString("files"),
 				progressbar.OptionUseIECUnits(true),
 				progressbar.OptionSetPredictTime(true),
 				progressbar.OptionThrottle(100*time.Millisecond),
@@ -64,4 +63,17 @@ func (a *app) progress() (report sidecar.Progress, done func()) {
 			bar = nil
 		}
 	}
+}
+
+// lateWriter drops what comes before a moment, so that a bar counts from the beginning and is seen only if it takes long.
+type lateWriter struct {
+	to   io.Writer
+	from time.Time
+}
+
+func (w *lateWriter) Write(p []byte) (int, error) {
+	if time.Now().Before(w.from) {
+		return len(p), nil
+	}
+	return w.to.Write(p)
 }

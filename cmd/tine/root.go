@@ -78,11 +78,11 @@ program changed, and seals that into a checkpoint that never changes again.`,
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err.Error()} })
 	f := root.PersistentFlags()
-	f.StringVar(&a.store, "store", defaultStore(), "where everything is kept (TINE_STORE)")
-	f.StringVar(&a.socket, "socket", defaultSocket(), "the host's sidecar, used when it listens (TINE_SOCKET)")
+	f.StringVar(&a.store, "store", defaultStore(), "keep everything in `DIR` (TINE_STORE)")
+	f.StringVar(&a.socket, "socket", defaultSocket(), "the sidecar's `SOCKET`, used when it listens (TINE_SOCKET)")
 	f.BoolVar(&a.json, "json", false, "print one JSON document (see 'tine docs json')")
-	f.StringVar(&a.logLevel, "log-level", "warn", "debug, info, warn or error")
-	f.StringVar(&a.logFormat, "log-format", "text", "text or json")
+	f.StringVar(&a.logLevel, "log-level", "warn", "`LEVEL`: debug, info, warn or error")
+	f.StringVar(&a.logFormat, "log-format", "text", "`FORMAT`: text or json")
 	complete(root, "log-level", "debug", "info", "warn", "error")
 	complete(root, "log-format", "text", "json")
 	root.AddGroup(

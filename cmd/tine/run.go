@@ -39,9 +39,9 @@ the like, and what you name with --env.`,
 		Args:        program,
 	}
 	f.register(cmd, sidecar.SealChanged)
-	cmd.Flags().StringVar(&checkpoint, "checkpoint", "", "work on a checkpoint: id, name or git:PATH@REV")
-	cmd.Flags().StringVar(&repo, "repo", "", "work on a repository (default the current directory's)")
-	cmd.Flags().StringVar(&rev, "rev", "", "revision of the repository (default HEAD)")
+	cmd.Flags().StringVar(&checkpoint, "checkpoint", "", "work on `CHECKPOINT`: id, name or git:PATH@REV")
+	cmd.Flags().StringVar(&repo, "repo", "", "work on the repository in `DIR` (default the current directory's)")
+	cmd.Flags().StringVar(&rev, "rev", "", "`REV` of the repository (default HEAD)")
 	a.completeCheckpoints(cmd, "checkpoint")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := f.request(a, args)

@@ -33,7 +33,7 @@ func (a *app) runsLs() *cobra.Command {
 		Args:    exactly(),
 		RunE:    func(*cobra.Command, []string) error { return a.listRuns(filter) },
 	}
-	cmd.Flags().StringArrayVar(&filter, "label", nil, "only those with this label, K=V or K (repeatable)")
+	cmd.Flags().StringArrayVar(&filter, "label", nil, "only those with the label `K=V` or K (repeatable)")
 	return cmd
 }
 

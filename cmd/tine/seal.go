@@ -71,10 +71,10 @@ Into a pipe or a file it prints the JSON document without being asked.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&run, "run", "", "seal the fork of a run")
-	f.StringVar(&r.Name, "name", "", "name the checkpoint, which also keeps it")
+	f.StringVar(&run, "run", "", "seal the fork of `RUN`")
+	f.StringVar(&r.Name, "name", "", "`NAME` the checkpoint, which also keeps it")
 	f.BoolVar(&r.Force, "force", false, "take the name away from what has it")
-	f.StringArrayVar(&labels, "label", nil, "label the checkpoint, K=V (repeatable)")
+	f.StringArrayVar(&labels, "label", nil, "label the checkpoint, `K=V` (repeatable)")
 	cmd.RegisterFlagCompletionFunc("run", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return a.names("run"), cobra.ShellCompDirectiveNoFileComp
 	})
