@@ -116,6 +116,9 @@ func header(n *image.Node, name string, typ byte) *tar.Header {
 			h.PAXRecords = map[string]string{}
 		}
 		h.PAXRecords["SCHILY.xattr."+x.Name] = string(x.Value)
+		if text := aclText(x.Value); text != "" && aclRecords[x.Name] != "" {
+			h.PAXRecords[aclRecords[x.Name]] = text
+		}
 	}
 	return h
 }
