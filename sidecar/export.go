@@ -8,17 +8,17 @@ import (
 	"tine/snapshot/image"
 )
 
-// ExportCheckpoint writes a checkpoint's files as a tar stream to w, or into req.Dir, and returns its id.
-func (h *Host) ExportCheckpoint(ctx context.Context, ref string, req ExportRequest, w io.Writer) (string, error) {
+// ExportCheckpoint writes a checkpoint's files as a tar stream to w, or into req.Dir.
+func (h *Host) ExportCheckpoint(ctx context.Context, ref string, req ExportRequest, w io.Writer) error {
 	c, err := h.Resolve(ctx, ref)
 	if err != nil {
-		return "", err
+		return err
 	}
 	files, err := h.store.Files(c.ID)
 	if err != nil {
-		return "", err
+		return err
 	}
-	return c.ID, exportFiles(ctx, files, req, w)
+	return exportFiles(ctx, files, req, w)
 }
 
 func exportFiles(ctx context.Context, files image.Files, req ExportRequest, w io.Writer) error {

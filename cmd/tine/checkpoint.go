@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"sort"
 	"strings"
 	"time"
@@ -240,10 +241,30 @@ func (a *app) checkpointCat() *cobra.Command {
 
 // exportDocument is the answer to an export into a directory.
 type exportDocument struct {
-	Schema     string  `json:"schema"`
-	Checkpoint string  `json:"checkpoint"`
-	Path       string  `json:"path"`
-	Seconds    float64 `json:"seconds"`
+	Schema  string  `json:"schema"`
+	Path    string  `json:"path"`
+	Seconds float64 `json:"seconds"`
+}
+
+// export writes to a directory, or, for "-", a tar stream to standard output. Like cp and tar it says nothing when all
+// is well.
+func (a *app) export(to string, devices bool, do func(sidecar.ExportRequest, io.Writer) error) error {
+	if to == "-" {
+		if a.outTerminal {
+			return &usageError{"a tar stream doesn't go to a terminal; redirect it"}
+		}
+		a.printed = true // standard output is the stream's
+		return do(sidecar.ExportRequest{}, a.out)
+	}
+	dir, err := filepath.Abs(to) // the process that does it may stand elsewhere
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := do(sidecar.ExportRequest{Dir: dir, Devices: devices}, nil); err != nil || !a.json {
+		return err
+	}
+	return a.printJSON(exportDocument{"tine.export/v1", dir, time.Since(start).Seconds()})
 }
 
 func (a *app) checkpointExport() *cobra.Command {
@@ -262,24 +283,9 @@ that is new or empty, or as a tar stream to standard output.`,
 				return err
 			}
 			defer closing(h, &err)
-			start := time.Now()
-			if args[1] == "-" {
-				if a.outTerminal {
-					return &usageError{"a tar stream doesn't go to a terminal; redirect it"}
-				}
-				a.printed = true
-				_, err := h.ExportCheckpoint(cmd.Context(), args[0], sidecar.ExportRequest{}, a.out)
-				return err
-			}
-			id, err := h.ExportCheckpoint(cmd.Context(), args[0], sidecar.ExportRequest{Dir: args[1], Devices: devices}, nil)
-			if err != nil {
-				return err
-			}
-			doc := exportDocument{"tine.export/v1", id, args[1], time.Since(start).Seconds()}
-			if !a.json {
-				return nil // as cp and tar do
-			}
-			return a.printJSON(doc)
+			return a.export(args[1], devices, func(r sidecar.ExportRequest, out io.Writer) error {
+				return h.ExportCheckpoint(cmd.Context(), args[0], r, out)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&devices, "devices", false, "make device nodes, which are left out otherwise")

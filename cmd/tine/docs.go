@@ -80,7 +80,7 @@ var documents = []struct {
 	{"tine.checkpoint/v1", "checkpoint show, inspect; checkpoint ls (an array)", sidecar.Checkpoint{}},
 	{"tine.entry/v1", "checkpoint tree (an array)", sidecar.TreeEntry{}},
 	{"tine.change/v1", "checkpoint diff, fork diff (an array)", sidecar.Change{}},
-	{"tine.export/v1", "checkpoint export into a directory", exportDocument{}},
+	{"tine.export/v1", "checkpoint export, fork export into a directory", exportDocument{}},
 	{"tine.tag/v1", "tag", tagDocument{}},
 	{"tine.removed/v1", "untag, checkpoint rm, fork rm, runs rm", removedDocument{}},
 	{"tine.fork-created/v1", "fork create; with --count an array", sidecar.CreatedFork{}},

@@ -13,7 +13,7 @@ import (
 
 func (a *app) forkCommand() *cobra.Command {
 	cmd := group("fork", "Make, compare and remove forks, and run programs in them", "forks",
-		a.forkCreate(), a.forkLs(), a.forkShow(), a.forkDiff(), a.forkPatch(), a.forkExec(), a.forkRm())
+		a.forkCreate(), a.forkLs(), a.forkShow(), a.forkDiff(), a.forkPatch(), a.forkExport(), a.forkExec(), a.forkRm())
 	cmd.Aliases = []string{"forks"}
 	return cmd
 }
@@ -229,6 +229,25 @@ func (a *app) forkPatch() *cobra.Command {
 			})
 		},
 	}
+	return cmd
+}
+
+func (a *app) forkExport() *cobra.Command {
+	var devices bool
+	cmd := &cobra.Command{
+		Use: "export FORK DIR|-", Short: "Write a fork's files, as it is now, to a new directory or as a tar stream",
+		Example:           "  tine fork export try /srv/result",
+		Args:              exactly("FORK", "DIR"),
+		ValidArgsFunction: a.completeArgs(1, "fork"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withFork(cmd, args[0], func(w sidecar.Workspace) error {
+				return a.export(args[1], devices, func(r sidecar.ExportRequest, out io.Writer) error {
+					return w.Export(cmd.Context(), r, out)
+				})
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&devices, "devices", false, "make device nodes, which are left out otherwise")
 	return cmd
 }
 
