@@ -68,6 +68,9 @@ func (c *Conn) Requests() map[string]uint64 {
 	return m
 }
 
+// Resent counts requests that an earlier server had read.
+func (c *Conn) Resent() uint64 { return c.tc.Resent() }
+
 // Waiting is the number of requests without an answer; see the function Waiting.
 func (c *Conn) Waiting() (int, error) { return Waiting(c.minor) }
 

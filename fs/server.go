@@ -4,11 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"tine/fs/transport"
 	"tine/overlay"
@@ -80,22 +77,20 @@ func (s *Server) Serve(ctx context.Context, fd int, init []byte, fork *overlay.F
 	if c.init, err = c.face.handshake(ictx, fd, init); err != nil {
 		return nil, err
 	}
-	if init != nil {
-		if err := resend(fd); err != nil {
-			return nil, err
-		}
-	}
-	_, err = s.loop.Add(fd, func(tc *transport.Conn) transport.Handler {
+	handler := func(tc *transport.Conn) transport.Handler {
 		c.tc = tc
 		fork.OnInvalidate(c.invalidate)
-		return c.face
-	})
+		return wrapHandler(c.face)
+	}
+	if init == nil {
+		_, err = s.loop.Add(fd, handler)
+	} else {
+		// FORGETs that the dead server had read are lost, so that all orphans are probed; but not before the kernel
+		// knows those whose making was not answered yet.
+		_, err = s.loop.TakeOver(fd, handler, func() { c.forgot(fork.Orphans()...) })
+	}
 	if err != nil {
 		return nil, err
-	}
-	if init != nil {
-		// FORGETs that the dead server had read are lost.
-		c.forgot(fork.Orphans()...)
 	}
 	if opt.Root != 0 && init == nil {
 		if err := c.face.settle(opt.Root); err != nil {
@@ -106,15 +101,8 @@ func (s *Server) Serve(ctx context.Context, fd int, init []byte, fork *overlay.F
 	return c, nil
 }
 
-// resend asks for all requests that were read and not answered.
-func resend(fd int) error {
-	var msg [transport.OutHeaderSize]byte
-	transport.PutNotify(msg[:], transport.Resend, len(msg))
-	if _, err := unix.Write(fd, msg[:]); err != nil {
-		return fmt.Errorf("fuse: resend: %w", err)
-	}
-	return nil
-}
+// wrapHandler lets tests come between.
+var wrapHandler = func(h transport.Handler) transport.Handler { return h }
 
 // Workspace is a mounted fork and its session.
 type Workspace struct {

@@ -27,6 +27,8 @@ type Conn struct {
 	gone   atomic.Bool // the kernel has no connection for fd any more
 
 	requests [numOpcodes]atomic.Uint64
+	resent   atomic.Uint64
+	taking   taking
 
 	endOnce  sync.Once
 	doneOnce sync.Once
@@ -74,6 +76,9 @@ func (c *Conn) Requests() map[uint32]uint64 {
 	}
 	return m
 }
+
+// Resent returns how many requests were read that had been read before.
+func (c *Conn) Resent() uint64 { return c.resent.Load() }
 
 func (c *Conn) count(op uint32) {
 	if op < numOpcodes {
@@ -128,6 +133,9 @@ func (c *Conn) answer(msg Msg, out []byte) {
 	n := c.handle(msg, out)
 	if noReply(op) {
 		return
+	}
+	if unique&ResendBit != 0 {
+		defer c.taking.answered()
 	}
 	if n < OutHeaderSize || n > len(out) {
 		n = PutError(out, unique, int32(unix.EIO))

@@ -134,10 +134,29 @@ func (l *Loop) Close() error {
 // Add begins to serve fd, a /dev/fuse descriptor whose INIT is done, and owns it from then on (not on error). It
 // is made non-blocking. handler is called before the first request is read.
 func (l *Loop) Add(fd int, handler func(*Conn) Handler) (*Conn, error) {
+	return l.add(fd, handler, nil)
+}
+
+// TakeOver is Add for a connection whose earlier server is dead. The kernel is asked to hand out again what that
+// one had read and not answered; settled is called once, from a goroutine, when all of it is answered.
+func (l *Loop) TakeOver(fd int, handler func(*Conn) Handler, settled func()) (*Conn, error) {
+	var msg [OutHeaderSize]byte
+	PutNotify(msg[:], Resend, len(msg))
+	if _, err := unix.Write(fd, msg[:]); err != nil {
+		return nil, fmt.Errorf("transport: resend: %w", err)
+	}
+	return l.add(fd, handler, settled)
+}
+
+func (l *Loop) add(fd int, handler func(*Conn) Handler, settled func()) (*Conn, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, fmt.Errorf("transport: descriptor %d: %w", fd, err)
 	}
 	c := &Conn{loop: l, fd: fd, done: make(chan struct{})}
+	if settled != nil {
+		c.taking.settled = settled
+		c.taking.on.Store(true)
+	}
 	c.h = handler(c)
 	l.mu.Lock()
 	if l.closed {
@@ -195,7 +214,11 @@ func (l *Loop) drain(c *Conn, b *buffers) {
 		if c.closing() {
 			return
 		}
+		taking := c.taking.begin()
 		n, errno := rawRead(c.fd, b.in)
+		if taking {
+			c.taking.read(errno, b.in[:max(n, 0)])
+		}
 		switch errno {
 		case 0:
 		case unix.EAGAIN:
@@ -231,6 +254,9 @@ func (l *Loop) dispatch(c *Conn, b *buffers, n int) {
 	msg := Msg(b.in[:n])
 	op := msg.Opcode()
 	c.count(op)
+	if msg.Resent() {
+		c.resent.Add(1)
+	}
 	if op == Interrupt {
 		return
 	}

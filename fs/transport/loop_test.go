@@ -247,3 +247,70 @@ func TestLargeRequestKeepsItsBytes(t *testing.T) {
 		t.Errorf("one request overwrote the other: %d", sum)
 	}
 }
+
+// After a take-over the settled call comes when all that was handed out again is answered, and not before.
+func TestTakeOverSettles(t *testing.T) {
+	for _, class := range []Class{Quick, Waiting, Slow} {
+		p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(p[1])
+		unix.SetsockoptTimeval(p[1], unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5})
+		l, err := New(Options{Threads: 2, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		k := kernel{t, p[1]}
+		const n = 20
+		for i := range n {
+			k.send(Mkdir, uint64(i)|ResendBit, 1)
+		}
+		k.send(Getattr, 1000, 1)
+		release, settled := make(chan struct{}), make(chan struct{})
+		var left atomic.Int32
+		left.Store(n)
+		h := &fakeHandler{class: class, closed: make(chan error, 1), handle: func(m Msg, out []byte) int {
+			if m.Resent() {
+				if class != Quick {
+					<-release
+				}
+				left.Add(-1)
+			}
+			return ok(m, out)
+		}}
+		c, err := l.TakeOver(p[0], func(*Conn) Handler { return h }, func() {
+			if left.Load() != 0 {
+				t.Errorf("class %d: settled with %d requests to answer", class, left.Load())
+			}
+			close(settled)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b [64]byte
+		if m, err := unix.Read(k.fd, b[:]); err != nil || m != OutHeaderSize || b[4] != Resend {
+			t.Fatalf("no request to resend: %v", b[:max(m, 0)])
+		}
+		if class != Quick {
+			select {
+			case <-settled:
+				t.Error("settled before the answers")
+			case <-time.After(20 * time.Millisecond):
+			}
+			close(release)
+		}
+		for range n + 1 {
+			k.receive()
+		}
+		select {
+		case <-settled:
+		case <-time.After(5 * time.Second):
+			t.Fatalf("class %d: never settled", class)
+		}
+		if c.Resent() != n {
+			t.Errorf("%d resent requests counted", c.Resent())
+		}
+	}
+}
