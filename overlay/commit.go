@@ -107,7 +107,7 @@ func (w *writer) commit(c *Caller, value uint64) error {
 		return unix.E2BIG
 	}
 	start := g.tail
-	if err := g.append(buf, w.freeing); err != nil {
+	if err := g.append(buf, w.s.ownInodes, w.freeing); err != nil {
 		return w.f.failedLocked(err)
 	}
 	g.seq = seq + 1
@@ -180,7 +180,7 @@ func (w *writer) flushPending() error {
 	p.Seq, p.Gen, p.Begin, p.Commit, p.Time = g.seq, w.f.cfg.Generation, true, true, w.rec.Time
 	w.sc.buf = journal.Append(w.sc.buf[:0], g.l.salt, p)
 	start := g.tail
-	if err := g.append(w.sc.buf, true); err != nil {
+	if err := g.append(w.sc.buf, w.s.ownInodes, true); err != nil {
 		return w.f.failedLocked(err)
 	}
 	g.seq++

@@ -99,6 +99,8 @@ func TestO3_PowerCut(t *testing.T) {
 }
 
 func powerCut(t *testing.T, seed uint64, cuts int) {
+	treesAfterLayers = 2
+	defer func() { treesAfterLayers = 32 }()
 	e := newEnv(t, sampleTree())
 	e.close()
 	ff := fault.New(durable.OS)
@@ -127,8 +129,12 @@ func powerCut(t *testing.T, seed uint64, cuts int) {
 			promises = append(promises, promise{rec.Len(), len(points) - 1})
 			continue
 		case 1:
-			if d.r.IntN(3) == 0 {
+			switch d.r.IntN(6) {
+			case 0, 1:
 				d.rotate()
+				continue
+			case 2:
+				d.compact()
 				continue
 			}
 		}

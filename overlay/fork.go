@@ -116,6 +116,10 @@ type Fork struct {
 	replies  replies
 	counter  atomic.Uint64 // changes so far; see ChangeCounter
 	reclaims atomic.Bool   // a reclaim runs
+
+	replayBytes  int64 // of journals that a restart would read, without the live one
+	replayLayers int
+	background   sync.WaitGroup // writers of trees and reclaims
 }
 
 // unsynced is a closed layer whose files may not be on disk yet.
@@ -198,16 +202,20 @@ func (f *Fork) Close() error {
 	f.turn.Lock()
 	defer f.turn.Unlock()
 	f.syncMu.Lock()
-	defer f.syncMu.Unlock()
 	f.mu.Lock()
-	if f.closed {
-		f.mu.Unlock()
-		return nil
+	was := f.closed
+	var err error
+	if !was {
+		err = f.w.flushPending()
 	}
-	err := f.w.flushPending()
 	f.closed = true
 	f.mu.Unlock()
+	f.syncMu.Unlock() // the background may wait for it
+	if was {
+		return nil
+	}
 	f.events.stop()
+	f.background.Wait()
 	for f.space.reads.active[0].Load()+f.space.reads.active[1].Load() > 0 {
 		time.Sleep(50 * time.Microsecond)
 	}

@@ -11,14 +11,50 @@ import (
 
 // load builds the live state from the layers.
 func (f *Fork) load() error {
-	s := newState(f.cfg.Base)
-	seq := uint64(1)
-	for i, l := range f.table {
-		if err := f.loadLayer(s, l, uint32(i), &seq); err != nil {
+	s, from, head, err := f.loadTrees()
+	if err != nil {
+		return err
+	}
+	seq := max(head.seq, 1)
+	for i := from; i < len(f.table); i++ {
+		h := &treesHead{}
+		if i == from {
+			h = head
+		}
+		if err := f.loadLayer(s, f.table[i], uint32(i), &seq, h); err != nil {
 			return err
 		}
 	}
 	return f.start(s, seq)
+}
+
+// loadTrees finds the newest trees file. from is the layer that a replay begins with.
+func (f *Fork) loadTrees() (s *state, from int, _ *treesHead, err error) {
+	for i := len(f.table) - 1; i >= 0; i-- {
+		s := newState(f.cfg.Base)
+		h, ok, err := f.table[i].readTrees(s)
+		if err != nil {
+			return nil, 0, nil, err
+		}
+		if !ok {
+			continue
+		}
+		l := f.table[i]
+		if h.base != f.cfg.BaseID {
+			return nil, 0, nil, &BaseError{Layer: l.id, What: "base", Has: h.base, Want: f.cfg.BaseID}
+		}
+		if len(h.layers) != i+1 {
+			return nil, 0, nil, &CorruptError{Layer: l.id, What: "trees file of another chain of layers"}
+		}
+		for k, id := range h.layers {
+			if f.table[k].id != id {
+				return nil, 0, nil, &CorruptError{Layer: l.id, What: "trees file of another chain of layers"}
+			}
+		}
+		f.replies, f.log.conn = h.replies, h.replies.conn
+		return s, i, &h, nil
+	}
+	return newState(f.cfg.Base), 0, &treesHead{}, nil
 }
 
 // start makes s the live state; the next record has number seq.
@@ -95,11 +131,12 @@ type scanned struct {
 	torn bool // the file has bytes behind end that are no zeroes
 }
 
-// loadLayer replays one layer. seq is the next sequence number, before and after.
-func (f *Fork) loadLayer(s *state, l *layer, index uint32, seq *uint64) error {
+// loadLayer replays one layer, from where its trees file ends if that has been loaded. seq is the next sequence
+// number, before and after.
+func (f *Fork) loadLayer(s *state, l *layer, index uint32, seq *uint64, trees *treesHead) error {
 	live := index == uint32(len(f.table)-1)
 	o, err := l.acquire(fileJournal)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && trees.offset == 0 {
 		return nil // not written to yet
 	}
 	if err != nil {
@@ -112,6 +149,9 @@ func (f *Fork) loadLayer(s *state, l *layer, index uint32, seq *uint64) error {
 		return fmt.Errorf("opening layer %s: %w", l.id, err)
 	}
 	h, err := journal.ReadHeader(j)
+	if err != nil && trees.offset > 0 {
+		return &CorruptError{Layer: l.id, What: "header", Err: err}
+	}
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return nil // a crash while it was made: no record was ever acknowledged; writing starts over
 	}
@@ -128,14 +168,17 @@ func (f *Fork) loadLayer(s *state, l *layer, index uint32, seq *uint64) error {
 	if err := f.checkHeader(&h, l, index); err != nil {
 		return err
 	}
-	sc, err := f.scan(j, &h, st.Size(), l)
+	if trees.offset > st.Size() {
+		return &CorruptError{Layer: l.id, What: fmt.Sprintf("journal of %d bytes, its trees file stands at %d", st.Size(), trees.offset)}
+	}
+	sc, err := f.scan(j, &h, st.Size(), l, trees)
 	if err != nil {
 		return err
 	}
-	if h.FirstSeq != *seq {
+	if trees.offset == 0 && h.FirstSeq != *seq {
 		return f.gap(&h, sc, l, *seq)
 	}
-	rd := journal.NewReader(j, &h, sc.end)
+	rd := openAt(j, &h, sc.end, trees)
 	var rec journal.Record
 	for {
 		start, err := rd.Next(&rec)
@@ -163,10 +206,23 @@ func (f *Fork) loadLayer(s *state, l *layer, index uint32, seq *uint64) error {
 	*seq = sc.next
 	if live {
 		f.log.tail, f.log.size, f.log.dirty = sc.end, st.Size(), sc.torn
-	} else if sc.boot == f.boot {
+		f.log.start = trees.offset
+		return nil
+	}
+	f.replayBytes += sc.end - trees.offset
+	f.replayLayers++
+	if sc.boot == f.boot && sc.end > trees.offset {
 		f.unsync = append(f.unsync, unsynced{l: l, data: true})
 	}
 	return nil
+}
+
+// openAt reads the records behind a trees file, or all.
+func openAt(j io.ReaderAt, h *journal.Header, size int64, trees *treesHead) *journal.Reader {
+	if trees.offset == 0 {
+		return journal.NewReader(j, h, size)
+	}
+	return journal.NewReaderAt(j, h, size, trees.offset, trees.seq)
 }
 
 func (f *Fork) checkHeader(h *journal.Header, l *layer, index uint32) error {
@@ -190,9 +246,13 @@ func (f *Fork) checkHeader(h *journal.Header, l *layer, index uint32) error {
 }
 
 // scan reads all records once and finds where the trustworthy part ends.
-func (f *Fork) scan(j io.ReaderAt, h *journal.Header, size int64, l *layer) (*scanned, error) {
+func (f *Fork) scan(j io.ReaderAt, h *journal.Header, size int64, l *layer, trees *treesHead) (*scanned, error) {
 	sc := &scanned{end: journal.HeaderSize, next: h.FirstSeq, boot: h.Boot}
-	sc.rd = journal.NewReader(j, h, size)
+	if trees.offset > 0 {
+		// All before is on disk.
+		sc.end, sc.next, sc.boot, sc.mark = trees.offset, trees.seq, trees.boot, trees.seq-1
+	}
+	sc.rd = openAt(j, h, size, trees)
 	var rec journal.Record
 	open := false // in a transaction
 	for {
@@ -227,7 +287,7 @@ func (f *Fork) scan(j io.ReaderAt, h *journal.Header, size int64, l *layer) (*sc
 	}
 	sc.torn = sc.bad != nil || sc.end != sc.rd.Offset()
 	if sc.boot != f.boot {
-		if err := f.verify(j, h, sc, l); err != nil {
+		if err := f.verify(j, h, sc, l, trees); err != nil {
 			return nil, err
 		}
 	}
@@ -264,11 +324,11 @@ func (f *Fork) judge(sc *scanned, l *layer) error {
 
 // verify compares the blocks that the last sync mark doesn't cover with their checksums, and cuts the journal at the
 // first that the power cut took.
-func (f *Fork) verify(j io.ReaderAt, h *journal.Header, sc *scanned, l *layer) error {
-	rd := journal.NewReader(j, h, sc.end)
+func (f *Fork) verify(j io.ReaderAt, h *journal.Header, sc *scanned, l *layer, trees *treesHead) error {
+	rd := openAt(j, h, sc.end, trees)
 	var rec journal.Record
 	var buf []byte
-	cut, cutSeq := int64(journal.HeaderSize), h.FirstSeq
+	cut, cutSeq := rd.Offset(), uint64(0) // set by the first record, which begins a transaction
 	for {
 		start, err := rd.Next(&rec)
 		if err == io.EOF {

@@ -13,10 +13,12 @@ import (
 
 const (
 	// The journal is allocated ahead in steps, so that a full disk is noticed while there is still room for the
-	// records that free space: reserve bytes are left to those.
+	// records that free space: reserve bytes, and enough to remove each inode that was made in the fork, are left to
+	// those.
 	allocStep    = 32 << 10
 	allocStepMax = 4 << 20
 	reserve      = 16 << 10
+	reserveInode = 112 // an unlink and a drop, with a short name
 )
 
 // log is the live layer's journal and data file. Guarded by the fork's lock; the data file is written without it.
@@ -26,6 +28,7 @@ type log struct {
 	j, d  *openFile // nil until the first change
 
 	tail    int64 // where the next record goes
+	start   int64 // where a replay begins: behind the last trees file
 	size    int64 // of the file, zeroes behind tail
 	noAlloc bool  // the file system can't allocate ahead
 	seq     uint64
@@ -122,12 +125,13 @@ func (g log) trim() {
 	g.close()
 }
 
-// append writes records at the tail with one write(2). freeing records may use the reserve. After an error nothing
-// was appended, unless the error is a *BrokenError.
-func (g *log) append(b []byte, freeing bool) error {
+// append writes records at the tail with one write(2) and keeps room for removing inodes. freeing records may use
+// that. After an error nothing was appended, unless the error is a *BrokenError.
+func (g *log) append(b []byte, inodes int64, freeing bool) error {
 	end := g.tail + int64(len(b))
-	if end+reserve > g.size && !g.noAlloc {
-		if err := g.allocate(end); err != nil && !(freeing && end <= g.size && errors.Is(err, unix.ENOSPC)) {
+	keep := reserve + reserveInode*max(inodes, 0)
+	if end+keep > g.size && !g.noAlloc {
+		if err := g.allocate(end + keep); err != nil && !(freeing && end <= g.size && errors.Is(err, unix.ENOSPC)) {
 			return err
 		}
 	}
@@ -144,9 +148,9 @@ func (g *log) append(b []byte, freeing bool) error {
 	return err
 }
 
-func (g *log) allocate(end int64) error {
+func (g *log) allocate(to int64) error {
 	step := min(max(g.tail/4, allocStep), allocStepMax)
-	to := max(g.size+step, end+reserve)
+	to = max(g.size+step, to)
 	err := g.j.f.Allocate(g.size, to-g.size)
 	switch {
 	case err == nil:

@@ -329,6 +329,8 @@ func seeds(t *testing.T, n int) []uint64 {
 
 // TestO3_RandomOperationsEqualTheModel also closes and opens the fork, rotates it and runs transactions.
 func TestO3_RandomOperationsEqualTheModel(t *testing.T) {
+	treesAfterLayers = 2
+	defer func() { treesAfterLayers = 32 }()
 	for _, seed := range seeds(t, 8) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
 			d := newDriver(newEnv(t, sampleTree()), seed)
@@ -343,6 +345,8 @@ func TestO3_RandomOperationsEqualTheModel(t *testing.T) {
 					d.rotate()
 				case 3:
 					d.txn()
+				case 4, 5:
+					d.compact()
 				}
 				if i%50 == 0 {
 					d.compare()
@@ -364,6 +368,14 @@ func (d *driver) reopenSame() {
 		d.t.Fatalf("before closing:\n%s\nafter opening:\n%s\nlast operations:\n%v", before, after, d.log[max(0, len(d.log)-20):])
 	}
 	d.compare()
+}
+
+// compact writes the trees of the live layer and punches its journal.
+func (d *driver) compact() {
+	d.note("compact")
+	d.f.syncMu.Lock()
+	defer d.f.syncMu.Unlock()
+	d.must(d.f.compact())
 }
 
 func (d *driver) rotate() {

@@ -228,13 +228,19 @@ func (f *Fork) reclaim() bool {
 	}
 	defer f.syncMu.Unlock()
 	f.mu.Lock()
-	some := f.space.limboN > 0 || len(f.w.pending) > 0 || len(f.space.free) > 0 || len(f.space.marked) > 0 || len(f.space.waiting) > 0
+	waste := f.wastedLocked()
+	journal := waste > pageSize && waste > 2*f.w.s.inline
+	data := f.space.limboN > 0 || len(f.w.pending) > 0 || len(f.space.free) > 0 || len(f.space.marked) > 0 || len(f.space.waiting) > 0
 	f.mu.Unlock()
-	if !some || f.syncLocked() != nil {
-		return false
+	done := false
+	if data && f.syncLocked() == nil {
+		f.punch()
+		done = true
 	}
-	f.punch()
-	return true
+	if journal && f.compact() == nil {
+		done = true
+	}
+	return done
 }
 
 // punch gives long free runs back to the file system. f.syncMu is held.
@@ -274,13 +280,16 @@ func (f *Fork) punch() {
 
 // maybeReclaimLocked starts a reclaim when much is dead. f.mu is held.
 func (f *Fork) maybeReclaimLocked() {
-	if f.space.limboN < reclaimAt || f.txn || !f.reclaims.CompareAndSwap(false, true) {
+	waste := f.wastedLocked()
+	if f.space.limboN < reclaimAt && (waste < compactAfter || waste < 2*f.w.s.inline) || f.txn || f.closed {
 		return
 	}
-	go func() {
-		defer f.reclaims.Store(false)
-		f.reclaim()
-	}()
+	if f.reclaims.CompareAndSwap(false, true) {
+		f.background.Go(func() {
+			defer f.reclaims.Store(false)
+			f.reclaim()
+		})
+	}
 }
 
 // Forget says that nobody holds an inode any more: one without a name ends. Unknown ones are ignored.

@@ -90,7 +90,7 @@ func (tx *Tx) commitLocked() error {
 	g := &tx.f.log
 	r.Seq, r.Gen, r.Begin, r.Commit = g.seq, tx.f.cfg.Generation, false, true
 	w.sc.buf = journal.Append(w.sc.buf[:0], g.l.salt, r)
-	if err := g.append(w.sc.buf, false); err != nil {
+	if err := g.append(w.sc.buf, w.s.ownInodes, false); err != nil {
 		return err
 	}
 	g.seq++

@@ -88,6 +88,7 @@ func (f *Fork) rotateLocked(newLayer LayerID, lock *forkLock) error {
 	f.lock.unlock()
 	f.lock = lock
 	f.w.s.inline = 0
+	f.treesAfterRotationLocked(&old)
 	return nil
 }
 

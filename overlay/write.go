@@ -69,7 +69,7 @@ func (f *Fork) write(c *Caller, ino uint64, data []byte, off int64, kill bool) e
 
 // preferData: the journal holds too much that is dead. f.mu is held.
 func (f *Fork) preferData() bool {
-	dead := f.log.tail - f.w.s.inline
+	dead := f.wastedLocked()
 	return dead > deadInline && dead > 2*f.w.s.inline
 }
 

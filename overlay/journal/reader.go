@@ -39,6 +39,13 @@ func NewReader(r io.ReaderAt, h *Header, size int64) *Reader {
 	return &Reader{r: r, salt: h.Layer.Salt(), end: size, off: HeaderSize, seq: h.FirstSeq}
 }
 
+// NewReaderAt is NewReader for the records from offset off on, the first of which has number seq.
+func NewReaderAt(r io.ReaderAt, h *Header, size, off int64, seq uint64) *Reader {
+	rd := NewReader(r, h, size)
+	rd.off, rd.seq = off, seq
+	return rd
+}
+
 // Offset is where the next record starts: after io.EOF or a BadRecordError, the length of the valid part.
 func (r *Reader) Offset() int64 { return r.off }
 
