@@ -30,6 +30,10 @@ type Conn struct {
 	orphans orphans
 }
 
+// orphanDelay lets the inodes of a removal of many files be asked for together, on a thread that the removal doesn't
+// need.
+const orphanDelay = 2 * time.Millisecond
+
 // orphans are inodes without a name that the kernel may have let go, and the goroutine that asks it.
 type orphans struct {
 	sync.Mutex
@@ -139,11 +143,11 @@ func (c *Conn) forgot(ino ...uint64) {
 	o.queue = append(o.queue, ino...)
 	if !o.busy {
 		o.busy = true
-		go c.releaseOrphans()
+		time.AfterFunc(orphanDelay, c.releaseOrphans)
 	}
 }
 
-// releaseOrphans ends queued inodes that the kernel doesn't know any more.
+// releaseOrphans runs in a goroutine of its own; it ends queued inodes that the kernel doesn't know any more.
 func (c *Conn) releaseOrphans() {
 	o := &c.orphans
 	for {

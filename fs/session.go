@@ -74,13 +74,11 @@ func (w logWriter) Write(b []byte) (int, error) {
 
 // Handle implements transport.Handler.
 func (s *session) Handle(msg transport.Msg, out []byte) int {
-	switch op := msg.Opcode(); op {
-	case transport.Statx:
+	if msg.Opcode() == transport.Statx {
 		return s.statx(msg, out)
-	case transport.Lookup:
-		if p := s.probe.Load(); p != nil && msg.Node() == image.Root && payloadName(msg, op) == *p {
-			return s.probeEntry(msg, out)
-		}
+	}
+	if n, done := s.direct(msg, out); done {
+		return n
 	}
 	if msg.Node() == image.Root && bytes.Contains(msg, pollHack) {
 		// go-fuse would answer for this name itself; it doesn't under the root's other id.
@@ -95,12 +93,6 @@ func (s *session) Handle(msg transport.Msg, out []byte) int {
 }
 
 var pollHack = []byte(".go-fuse-epoll-hack\x00")
-
-// payloadName is the name in a LOOKUP.
-func payloadName(msg transport.Msg, op uint32) string {
-	name, _, _ := bytes.Cut(msg[transport.InHeaderSize:], []byte{0})
-	return string(name)
-}
 
 // Class implements transport.Handler.
 func (s *session) Class(msg transport.Msg) transport.Class {

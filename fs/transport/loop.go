@@ -237,7 +237,9 @@ func (l *Loop) drain(c *Conn, b *buffers) {
 			c.end(fmt.Errorf("transport: a request of %d bytes", n))
 			return
 		}
-		l.dispatch(c, b, n)
+		if l.dispatch(c, b, n) {
+			return
+		}
 	}
 	l.rearm(c)
 }
@@ -249,8 +251,9 @@ func (l *Loop) rearm(c *Conn) {
 	}
 }
 
-// dispatch answers the request in b.in[:n], here or in a goroutine.
-func (l *Loop) dispatch(c *Conn, b *buffers, n int) {
+// dispatch answers the request in b.in[:n], here or in a goroutine. It is true if c was re-armed after the request
+// was read, so that whatever comes next has an event of its own.
+func (l *Loop) dispatch(c *Conn, b *buffers, n int) (rearmed bool) {
 	msg := Msg(b.in[:n])
 	op := msg.Opcode()
 	c.count(op)
@@ -258,16 +261,17 @@ func (l *Loop) dispatch(c *Conn, b *buffers, n int) {
 		c.resent.Add(1)
 	}
 	if op == Interrupt {
-		return
+		return false
 	}
 	if class := c.h.Class(msg); class != Slow {
 		if l.busy.Add(1) < l.threads {
 			if class == Waiting {
 				l.rearm(c)
+				rearmed = true
 			}
 			c.answer(msg, b.reply(msg.replySize()))
 			l.busy.Add(-1)
-			return
+			return rearmed
 		}
 		l.busy.Add(-1)
 	}
@@ -282,4 +286,5 @@ func (l *Loop) dispatch(c *Conn, b *buffers, n int) {
 		t.give()
 		c.release()
 	}()
+	return false
 }
