@@ -121,6 +121,10 @@ func (s *Store) Remove(id string) error {
 	return s.fs.SyncDir(s.path("checkpoints"))
 }
 
+// imageLimit bounds the images that are kept open for their next use. One that is left out goes on serving those who have
+// it, and closes itself when nobody has.
+const imageLimit = 128
+
 // imageCache holds open images: a mapping each, shared by all forks of a checkpoint.
 type imageCache struct {
 	mu sync.Mutex
@@ -189,6 +193,12 @@ func (s *Store) openImage(id, base string, over *image.Image, want string) (*ima
 	}
 	if s.images.m == nil {
 		s.images.m = map[string]*image.Image{}
+	}
+	for old := range s.images.m { // any will do
+		if len(s.images.m) < imageLimit {
+			break
+		}
+		delete(s.images.m, old)
 	}
 	s.images.m[key] = m
 	if base == "" {

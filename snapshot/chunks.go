@@ -104,15 +104,24 @@ func (s *Store) eachCopy(id content.ID, try func(location) error) error {
 			ok = last == nil
 			return !ok
 		})
+		if err == nil && !ok {
+			s.segs.findTail(contentKey(id), func(l location) bool {
+				last = try(l)
+				ok = last == nil
+				return !ok
+			})
+		}
 		return ok, err
 	}
 	ok, err := round()
 	if ok || err != nil {
 		return err
 	}
-	if changed, err := s.segs.reload(); err != nil {
+	changed, err := s.segs.reload()
+	if err != nil {
 		return err
-	} else if changed {
+	}
+	if s.segs.scanTails() || changed {
 		if ok, err = round(); ok || err != nil {
 			return err
 		}

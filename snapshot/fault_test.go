@@ -236,3 +236,44 @@ func TestO3_PowerCut(t *testing.T) {
 		}
 	}
 }
+
+// A command that only reads doesn't end with a sync of what it has hydrated; nor is that lost.
+func TestHydrationIsNotSynced(t *testing.T) {
+	data := pattern(1, 1000)
+	newRepo(t, t.Name(), data)
+	dir := filepath.Join(t.TempDir(), "store")
+	s := openStore(t, dir, Options{Create: true})
+	if _, err := s.AddSource("test", map[string]string{"Name": t.Name()}); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	f := fault.New(durable.OS)
+	f.FailIf(func(op fault.Op) error {
+		if op.Kind == fault.Datasync || op.Kind == fault.Sync {
+			return unix.EIO
+		}
+		return nil
+	})
+	s = openStore(t, dir, Options{FS: f})
+	id := content.BlobID(data, content.SHA1)
+	readAll(t, s, id)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	repos.Delete(t.Name())
+	readAll(t, openStore(t, dir, Options{ReadOnly: true}), id)
+	s = openStore(t, dir, Options{}) // the next writer takes the segment over, the content with it
+	hold(t, s)
+	if _, err := s.Put(data, content.SHA1); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if !openStore(t, dir, Options{ReadOnly: true}).Has(id) {
+		t.Fatal("not published")
+	}
+	if segs, _ := filepath.Glob(filepath.Join(dir, "segments", "*.seg")); len(segs) != 1 {
+		t.Fatal(segs)
+	}
+}

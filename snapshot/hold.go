@@ -80,6 +80,7 @@ func (s *Store) requireHold() error {
 	if s.holds.n == 0 {
 		return ErrNoHold
 	}
+	s.owed.Store(true)
 	return nil
 }
 

@@ -46,11 +46,12 @@ func (s *Store) open(id content.ID, depth int) (content.Reader, error) {
 			err = herr
 		}
 	}
-	if changed, rerr := s.segs.reload(); rerr == nil && changed {
-		if r, err := s.openStored(id, depth); r != nil {
+	changed, rerr := s.segs.reload()
+	if rerr == nil && (s.segs.scanTails() || changed) {
+		if r, serr := s.openStored(id, depth); r != nil {
 			return r, nil
-		} else if err != nil {
-			return nil, err
+		} else if serr != nil {
+			err = serr
 		}
 	}
 	var corrupt *content.CorruptError
@@ -69,15 +70,18 @@ func (s *Store) open(id content.ID, depth int) (content.Reader, error) {
 
 // openStored tries the store's own records of id. Without any both results are nil.
 func (s *Store) openStored(id content.ID, depth int) (r content.Reader, err error) {
-	ferr := s.segs.find(contentKey(id), func(l location) bool {
+	try := func(l location) bool {
 		var lerr error
 		if r, lerr = s.openAt(id, l, depth); lerr != nil {
 			r, err = nil, lerr
 		}
 		return r == nil
-	})
-	if ferr != nil {
+	}
+	if ferr := s.segs.find(contentKey(id), try); ferr != nil {
 		return nil, ferr
+	}
+	if r == nil {
+		s.segs.findTail(contentKey(id), try)
 	}
 	if r != nil {
 		return r, nil
@@ -150,7 +154,11 @@ func (s *Store) hydrate(id content.ID, depth int) (content.Reader, error) {
 		}
 		if data, ok := out.([]byte); ok && err == nil {
 			s.hot.put(id, data)
-			_ = s.keep(id, data, false) // buffered, verified again when it is read
+			// Buffered, and verified again when it is read.
+			if kerr := s.keep(id, data, false); kerr == nil && len(data) > inlineLimit {
+				s.sums.put(id, blockSums(data))
+				out = nil // a reader of the file holds no memory
+			}
 		}
 		return out, err
 	})
@@ -160,7 +168,11 @@ func (s *Store) hydrate(id content.ID, depth int) (content.Reader, error) {
 	if data, ok := v.([]byte); ok {
 		return content.FromBytes(data), nil
 	}
-	return s.openStored(id, depth)
+	r, err := s.openStored(id, depth)
+	if r == nil && err == nil {
+		err = &content.MissingError{ID: id}
+	}
+	return r, err
 }
 
 // hydrateLarge stores a blob of more than content.MaxSmall under its Tree256 id, and that it is the blob id.

@@ -1,13 +1,12 @@
 package snapshot
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"hash"
 	"hash/crc32"
 	"io"
 	"sync"
-
-	"crypto/sha256"
 
 	"tine/snapshot/content"
 	"tine/snapshot/durable"
@@ -21,9 +20,8 @@ const pieceBlock = 64 << 10
 // a large one doesn't hash all of it again. A wrong entry can only cause a failure, never let wrong bytes through
 // unless both checks fail.
 type sumSet struct {
-	mu  sync.Mutex
-	max int // entries; 0 is the default
-	m   map[content.ID][]uint32
+	mu sync.Mutex
+	m  map[content.ID][]uint32
 }
 
 // sumLimit entries of at most 512 bytes: 4 MiB.
@@ -99,6 +97,17 @@ func (p *piece) verify() ([]uint32, error) {
 	}
 	p.store.sums.put(p.id, sums)
 	return sums, nil
+}
+
+// blockSums are the checksums of data, which was verified.
+func blockSums(data []byte) []uint32 {
+	sums := make([]uint32, 0, (len(data)+pieceBlock-1)/pieceBlock)
+	for len(data) > 0 {
+		n := min(len(data), pieceBlock)
+		sums = append(sums, crc32.Checksum(data[:n], crcTable))
+		data = data[n:]
+	}
+	return sums
 }
 
 func (p *piece) unreadable(err error) error {

@@ -23,6 +23,8 @@ type segments struct {
 	loaded  bool
 	runs    []*run                // newest last
 	pending map[recordKey][]keyed // appended by this process, in no run yet
+	tails   map[recordKey][]keyed // found by scanTails
+	scanned map[segName]int64     // up to where
 	broken  map[string]error      // index files that can't be read, by name
 	files   map[segName]durable.File
 }
@@ -30,6 +32,8 @@ type segments struct {
 func (g *segments) init(s *Store) {
 	g.store = s
 	g.pending = map[recordKey][]keyed{}
+	g.tails = map[recordKey][]keyed{}
+	g.scanned = map[segName]int64{}
 	g.broken = map[string]error{}
 	g.files = map[segName]durable.File{}
 }
@@ -166,6 +170,62 @@ func dropCovered(runs []*run) []*run {
 		out = append(out, r)
 	}
 	return out
+}
+
+// scanTails looks for whole records behind the indexes of other processes' segments: what they have hydrated and not
+// published, or were about to publish when they died. They can be read, but nothing may rely on them; so only a reader that
+// would fail otherwise asks. It reports whether there are new ones.
+func (g *segments) scanTails() (changed bool) {
+	ents, err := g.store.readDir("segments")
+	if err != nil {
+		return false
+	}
+	out := &g.store.out
+	out.mu.Lock()
+	mine := out.name
+	out.mu.Unlock()
+	for _, e := range ents {
+		name, ok := parseSegFile(e.Name())
+		if !ok || name == mine {
+			continue
+		}
+		st, err := e.Info()
+		if err != nil {
+			continue
+		}
+		from, gap := g.covered(name)
+		g.mu.RLock()
+		from = max(from, g.scanned[name])
+		g.mu.RUnlock()
+		if gap || st.Size() <= from {
+			continue
+		}
+		f, err := g.file(name)
+		if err != nil {
+			continue
+		}
+		list, end := scanRecords(f, name, from, st.Size())
+		g.mu.Lock()
+		g.scanned[name] = end
+		for _, k := range list {
+			g.tails[k.key] = append(g.tails[k.key], k)
+		}
+		g.mu.Unlock()
+		changed = changed || len(list) > 0
+	}
+	return changed
+}
+
+// findTail is find among what scanTails found.
+func (g *segments) findTail(key recordKey, yield func(location) bool) {
+	g.mu.RLock()
+	list := g.tails[key]
+	g.mu.RUnlock()
+	for _, k := range list {
+		if !yield(k.loc) {
+			return
+		}
+	}
 }
 
 // problem is why the index may be incomplete, nil if it isn't.

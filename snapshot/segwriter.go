@@ -89,12 +89,23 @@ func (s *Store) Sync() error {
 	if err := s.writable(); err != nil {
 		return err
 	}
-	if err := s.syncDirs(); err != nil {
-		return err
-	}
 	w := &s.out
 	w.syncMu.Lock()
 	defer w.syncMu.Unlock()
+	owed := s.owed.Swap(false) // what is Put from here on is owed again
+	err := w.sync()
+	if err != nil && owed {
+		s.owed.Store(true)
+	}
+	return err
+}
+
+// sync is Sync with syncMu held.
+func (w *segWriter) sync() error {
+	s := w.store
+	if err := s.syncDirs(); err != nil {
+		return err
+	}
 	w.mu.Lock()
 	todo := slices.Clone(w.full)
 	if w.file != nil {
@@ -115,6 +126,16 @@ func (s *Store) Sync() error {
 		w.mu.Unlock()
 	}
 	return nil
+}
+
+// tail is how much the writer has appended behind its index, in bytes.
+func (w *segWriter) tail() (n int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, seg := range append(slices.Clone(w.full), w.openSegment) {
+		n += seg.end - seg.idx
+	}
+	return n
 }
 
 // syncDirs makes the names of new objects durable.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gowebpki/jcs"
 
@@ -54,28 +55,47 @@ type sources struct {
 
 type source struct {
 	SourceConfig
-	once sync.Once
-	src  Source
-	err  error
+
+	mu     sync.Mutex
+	src    Source
+	err    error
+	tried  time.Time
+	closed bool
+}
+
+// sourceRetry is how long a source that can't be opened is left alone: a repository that was moved away may come back, but not
+// within a command.
+const sourceRetry = 2 * time.Second
+
+func (x *source) get() (Source, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.closed:
+		return nil, errors.New("the store is closed")
+	case x.src != nil || x.err != nil && time.Since(x.tried) < sourceRetry:
+		return x.src, x.err
+	}
+	kindsMu.RLock()
+	open := sourceKinds[x.Kind]
+	kindsMu.RUnlock()
+	x.tried = time.Now()
+	if open == nil {
+		x.err = fmt.Errorf("source %s: unknown kind %q", x.ID, x.Kind)
+		return nil, x.err
+	}
+	if x.src, x.err = open(x.Config); x.err != nil {
+		x.src, x.err = nil, fmt.Errorf("source %s (%s): %w", x.ID, x.Kind, x.err)
+	}
+	return x.src, x.err
 }
 
 func (x *source) open(id content.ID) (content.Reader, error) {
-	x.once.Do(func() {
-		kindsMu.RLock()
-		open := sourceKinds[x.Kind]
-		kindsMu.RUnlock()
-		if open == nil {
-			x.err = fmt.Errorf("source %s: unknown kind %q", x.ID, x.Kind)
-			return
-		}
-		if x.src, x.err = open(x.Config); x.err != nil {
-			x.err = fmt.Errorf("source %s (%s): %w", x.ID, x.Kind, x.err)
-		}
-	})
-	if x.err != nil {
-		return nil, x.err
+	src, err := x.get()
+	if err != nil {
+		return nil, err
 	}
-	return x.src.Open(id)
+	return src.Open(id)
 }
 
 // AddSource registers a source durably and returns its id. config is marshalled to JSON.
@@ -166,38 +186,51 @@ func (s *Store) loadSources() error {
 	return nil
 }
 
-// fromSources opens id in the first source that has it. Nothing is verified yet. try is called for each reader until it
-// returns nil; the last error is returned, nil and done=false if no source has the content.
+// fromSources calls try with a reader of id from each source that has it, until it returns nil: then done is true. Nothing is
+// verified yet. Without that, the error is what went wrong, a *content.MissingError of a source, or nil if there are none.
+// Sources that another process has registered meanwhile are found.
 func (s *Store) fromSources(id content.ID, try func(content.Reader) error) (done bool, err error) {
-	s.sources.mu.Lock()
-	loaded := s.sources.loaded
-	s.sources.mu.Unlock()
-	if !loaded {
-		if err := s.loadSources(); err != nil {
-			return false, err
+	tried := map[*source]bool{}
+	for round := range 2 {
+		s.sources.mu.Lock()
+		loaded := s.sources.loaded
+		s.sources.mu.Unlock()
+		if !loaded || round > 0 {
+			if lerr := s.loadSources(); lerr != nil {
+				return false, lerr
+			}
 		}
-	}
-	s.sources.mu.Lock()
-	list := slices.Clone(s.sources.list)
-	s.sources.mu.Unlock()
-	var missing *content.MissingError
-	for i, x := range list {
-		r, oerr := x.open(id)
-		if oerr == nil {
-			oerr = try(r)
-			r.Close()
-			if oerr == nil {
+		s.sources.mu.Lock()
+		list := slices.Clone(s.sources.list)
+		s.sources.mu.Unlock()
+		for i, x := range list {
+			if tried[x] {
+				continue
+			}
+			tried[x] = true
+			xerr := x.try(id, try)
+			if xerr == nil {
 				if i > 0 {
 					s.preferSource(x)
 				}
 				return true, nil
 			}
-		}
-		if err == nil || !errors.As(oerr, &missing) { // what went wrong says more than "not here"
-			err = oerr
+			var missing *content.MissingError
+			if err == nil || !errors.As(xerr, &missing) { // what went wrong says more than "not here"
+				err = xerr
+			}
 		}
 	}
 	return false, err
+}
+
+func (x *source) try(id content.ID, try func(content.Reader) error) error {
+	r, err := x.open(id)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return try(r)
 }
 
 // preferSource moves x to the front: the next content will probably come from the same repository.
@@ -215,10 +248,12 @@ func (g *sources) close() error {
 	defer g.mu.Unlock()
 	var errs []error
 	for _, x := range g.list {
-		x.once.Do(func() { x.err = errors.New("the store is closed") })
+		x.mu.Lock()
+		x.closed = true
 		if x.src != nil {
 			errs = append(errs, x.src.Close())
 		}
+		x.mu.Unlock()
 	}
 	g.list = nil
 	return errors.Join(errs...)

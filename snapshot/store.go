@@ -42,6 +42,7 @@ type Store struct {
 	images  imageCache
 
 	failed atomic.Pointer[error] // a failed sync: no more writes (a sync that is tried again proves nothing)
+	owed   atomic.Bool           // something was Put since the last Sync, not only hydrated
 
 	dirsMu sync.Mutex
 	dirs   map[string]bool // directories that are known to exist
@@ -71,10 +72,14 @@ func Open(dir string, opt Options) (*Store, error) {
 	return s, nil
 }
 
-// Close publishes what was hydrated and closes all files. Readers that are still open fail afterwards.
+// leaveTail (32 MiB) bounds what Close leaves behind a segment's index. Contents that were only hydrated can be fetched again:
+// they are not worth a sync at the end of a short command, and the segment's next writer finds them.
+const leaveTail = 32 << 20
+
+// Close syncs what was Put and closes all files. Readers that are still open fail afterwards.
 func (s *Store) Close() error {
 	var err error
-	if s.writable() == nil {
+	if s.writable() == nil && (s.owed.Load() || s.out.tail() > leaveTail) {
 		err = s.Sync()
 	}
 	return errors.Join(err, s.out.close(), s.sources.close(), s.images.close(), s.segs.close())
