@@ -32,6 +32,9 @@ type Fork struct {
 	Inodes     *int64            `json:"inodes" doc:"of all kinds; null in lists"`
 }
 
+// minPrefix is how many digits of an id stand for it at least, so that a short name that is gone isn't taken for one.
+const minPrefix = 4
+
 // findFork finds a fork by id, shortened id or name, or by the name of the run that works in it.
 func (h *Host) findFork(ref string) (registry.Fork, error) {
 	if h.store == nil {
@@ -39,7 +42,7 @@ func (h *Host) findFork(ref string) (registry.Fork, error) {
 	}
 	f, err := h.forks.Get(ref)
 	var none *registry.NotFoundError
-	if !errors.As(err, &none) {
+	if !errors.As(err, &none) && (err != nil || f.ID == ref || f.Name == ref || len(ref) >= minPrefix) {
 		return f, err
 	}
 	if r, rerr := h.RunRecord(ref); rerr == nil && r.Name == ref && len(r.Systems) > 0 {

@@ -207,7 +207,7 @@ func (r *run) begin(ctx context.Context) error {
 		ID: record.NewID(), Name: q.Name, Labels: labels, State: record.Starting, Command: command, Runtime: "local",
 		Limits:  record.Limits{DeadlineSeconds: int64(q.Deadline / time.Second), Memory: q.Memory, CPUs: q.CPUs, PIDs: q.PIDs, Network: q.Network},
 		Digests: map[string]string{}, Started: time.Now().UTC(), Kept: q.Keep || q.Fork != "", Host: self,
-		Systems: []record.System{}, Environment: []record.Identity{},
+		Systems: []record.System{}, Environment: []record.Identity{}, Notes: []string{},
 	}
 	if r.record.Digests["command"], err = record.Digest(command); err != nil {
 		return err
@@ -301,11 +301,20 @@ func (r *run) program(ctx context.Context) (isolate.Status, error) {
 		return isolate.Status{}, err
 	}
 	report := p.Report()
-	r.record.Isolation, r.record.Home = report.Isolation, report.Home
+	r.record.Isolation, r.record.Home, r.record.Notes = report.Isolation, report.Home, notesOf(report)
 	r.fork.setInit(p.InitPID())
 	defer r.fork.setInit(0)
 	r.forward(p)
 	return p.Wait()
+}
+
+// notesOf says what of the isolation is not as it would be elsewhere.
+func notesOf(report isolate.Report) []string {
+	notes := append([]string{}, report.Notes...)
+	if report.HomeReason != "" {
+		notes = append(notes, "home "+report.Home+": "+report.HomeReason)
+	}
+	return notes
 }
 
 // forward passes signals on until the program has ended. Who insists (the third SIGINT or SIGTERM) kills it.
@@ -351,7 +360,7 @@ func (r *run) settle(ctx context.Context) ([]Change, error) {
 	s.ChangedFiles = CountFiles(diff.Changes)
 	seal := r.req.Seal == SealAlways || r.req.Seal == SealChanged && len(diff.Changes) > 0
 	if seal {
-		receipt, err := r.fork.Seal(ctx, SealRequest{Name: r.req.Name, Force: r.req.Force, Labels: r.req.Labels, Quiet: r.owned != ""})
+		receipt, err := r.fork.Seal(ctx, SealRequest{Name: r.req.Name, Force: r.req.Force, Labels: r.req.Labels, Run: r.record.ID, Quiet: r.owned != ""})
 		if err != nil {
 			return diff.Changes, fmt.Errorf("sealing: %w", err)
 		}

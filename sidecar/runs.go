@@ -21,7 +21,7 @@ func (h *Host) RunRecord(ref string) (*record.Run, error) {
 		if r.Name == ref && ref != "" {
 			return r, nil
 		}
-		if strings.HasPrefix(r.ID, ref) && ref != "" {
+		if strings.HasPrefix(r.ID, ref) && len(ref) >= minPrefix {
 			found = append(found, r)
 		}
 	}

@@ -31,9 +31,11 @@ func (l *localFork) Seal(ctx context.Context, req SealRequest) (*SealReceipt, er
 	}
 	sealed := seal.Result{Checkpoint: base}
 	if untouched := len(v.Layers()) == 1 && !l.fork.Changed(); !untouched {
-		sealed, err = seal.View(ctx, h.store, v, seal.Options{Provenance: snapshot.Provenance{Kind: "seal", Source: l.id(), Detail: map[string]string{
-			"base": l.info.Base, "freezer": receipt.Freezer,
-		}}})
+		detail := map[string]string{"freezer": receipt.Freezer}
+		if req.Run != "" {
+			detail["run"] = req.Run
+		}
+		sealed, err = seal.View(ctx, h.store, v, seal.Options{Provenance: snapshot.Provenance{Kind: "seal", Source: l.id(), Detail: detail}})
 		if err != nil {
 			return nil, err
 		}

@@ -68,6 +68,7 @@ type SealRequest struct {
 	Name   string            `json:"name"`  // for the checkpoint; "" for none
 	Force  bool              `json:"force"` // takes the name away from what has it
 	Labels map[string]string `json:"labels"`
+	Run    string            `json:"run"` // the run whose work it is, for the provenance; "" for none
 	// Quiet says that the caller knows of no process in the fork: it was stopped (the freezer is "none"). Otherwise
 	// the server looks itself, and parks mutations at the write barrier when it finds one.
 	Quiet bool `json:"quiet"`

@@ -46,7 +46,7 @@ func execute(args []string, s streams) int {
 		return exit.status
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		err = fmt.Errorf("interrupted; nothing is left behind: %w", context.Canceled)
+		err = errInterrupted
 	}
 	status := a.fail(cmd, err)
 	if cmd != nil && cmd.Annotations["status"] == "program" && status != statusUsage {
@@ -54,6 +54,14 @@ func execute(args []string, s streams) int {
 	}
 	return status
 }
+
+// errInterrupted is what a command fails with that a signal has ended.
+var errInterrupted error = interrupted{}
+
+type interrupted struct{}
+
+func (interrupted) Error() string        { return "interrupted; nothing is left of it" }
+func (interrupted) Is(target error) bool { return target == context.Canceled }
 
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{

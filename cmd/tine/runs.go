@@ -134,6 +134,7 @@ func (a *app) showRun(w io.Writer, r *record.Run) error {
 	p.add("user", r.Command.User)
 	p.add("directory", shown(r.Command.Dir))
 	p.add("isolation", r.Isolation+", home "+orDash(r.Home)+", network "+orDash(r.Limits.Network))
+	p.add("notes", strings.Join(r.Notes, "\n"))
 	p.add("labels", labelList(r.Labels))
 	for _, s := range r.Systems {
 		lines := []string{"at " + s.Path, "checkpoint " + s.Checkpoint, "tree       " + s.Tree}

@@ -47,6 +47,7 @@ type Run struct {
 	Runtime   string   `json:"runtime" doc:"local or containerd"`
 	Isolation string   `json:"isolation" doc:"namespaces, or host where --writable-host lifted it (S13)"`
 	Home      string   `json:"home" doc:"overlay, empty or host: what the program saw as its home"`
+	Notes     []string `json:"notes" doc:"what of the isolation is not as it would be on another host"`
 	Limits    Limits   `json:"limits"`
 	// Environment is the environment identity (A10). It claims nothing about what was read.
 	Environment []Identity        `json:"environment" doc:"what each system was at the start"`
