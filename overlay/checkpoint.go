@@ -32,10 +32,17 @@ type moment struct {
 	l    *layer
 }
 
-// momentLocked notes the state as it is, at the end of table's last layer. f.mu is held.
-func (f *Fork) momentLocked(l *layer, table []*layer, offset int64) *moment {
-	m := &moment{v: f.viewLocked(table), l: l}
-	m.head = treesHead{layer: l.id, base: f.cfg.BaseID, seq: f.log.seq, offset: offset, boot: f.boot, layers: m.v.Layers()}
+// momentLocked notes the live state as it is, at offset of table's last layer. f.mu is held.
+func (f *Fork) momentLocked(table []*layer, offset int64, boot [16]byte) *moment {
+	return f.momentOf(f.w.s, table, offset, f.log.seq, boot)
+}
+
+// momentOf notes s, the state before record seq, which is at offset of table's last layer. boot is of the last
+// Session before it. Who owns s calls it.
+func (f *Fork) momentOf(s *state, table []*layer, offset int64, seq uint64, boot [16]byte) *moment {
+	l := table[len(table)-1]
+	m := &moment{v: f.viewOf(s, table, seq), l: l}
+	m.head = treesHead{layer: l.id, base: f.cfg.BaseID, seq: seq, offset: offset, boot: boot, layers: m.v.Layers()}
 	m.head.replies.conn = f.log.conn
 	if r := &f.replies; r.conn == f.log.conn {
 		m.head.replies = replies{conn: r.conn, order: slices.Clone(r.order), next: r.next, value: maps.Clone(r.value)}
@@ -57,16 +64,24 @@ func (f *Fork) writeTrees(m *moment) error {
 func (f *Fork) treesAfterRotationLocked(old *log) {
 	f.replayBytes += old.tail - old.start
 	f.replayLayers++
-	if f.replayBytes < treesAfterBytes && f.replayLayers < treesAfterLayers || old.tail == 0 {
-		return
+	if old.tail > 0 && f.replayIsLong() {
+		f.writeTreesLater(f.momentLocked(f.table[:len(f.table)-1], old.tail, old.boot))
 	}
+}
+
+func (f *Fork) replayIsLong() bool {
+	return f.replayBytes >= treesAfterBytes || f.replayLayers >= treesAfterLayers
+}
+
+// writeTreesLater writes the trees of a closed layer in the background. If the fork is closed before, the next
+// opening does it.
+func (f *Fork) writeTreesLater(m *moment) {
 	f.replayBytes, f.replayLayers = 0, 0
-	m := f.momentLocked(old.l, f.table[:len(f.table)-1], old.tail)
 	f.background.Go(func() {
 		defer m.v.Close()
 		f.syncMu.Lock()
 		defer f.syncMu.Unlock()
-		f.writeTrees(m) // without it the next start takes longer
+		f.writeTrees(m) // without it the next start takes longer, no more
 	})
 }
 
@@ -86,7 +101,7 @@ func (f *Fork) compact() error {
 		f.mu.Unlock()
 		return err
 	}
-	m := f.momentLocked(f.log.l, f.table, f.log.tail)
+	m := f.momentLocked(f.table, f.log.tail, f.log.boot)
 	sp := f.space
 	f.mu.Unlock()
 	defer m.v.Close()

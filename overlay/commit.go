@@ -133,7 +133,7 @@ func (w *writer) commit(c *Caller, value uint64) error {
 func (w *writer) wrotePending(p *journal.Record, start int64) error {
 	g := &w.f.log
 	if e := &p.Effects[0]; e.Kind == journal.Session {
-		g.session, g.conn = true, e.Conn
+		g.session, g.conn, g.boot = true, e.Conn, e.Boot
 	}
 	w.pending = w.pending[:0]
 	if err := w.s.apply(p, g.index, start); err != nil {

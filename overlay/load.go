@@ -16,16 +16,27 @@ func (f *Fork) load() error {
 		return err
 	}
 	seq := max(head.seq, 1)
+	var m *moment
 	for i := from; i < len(f.table); i++ {
 		h := &treesHead{}
 		if i == from {
 			h = head
 		}
-		if err := f.loadLayer(s, f.table[i], uint32(i), &seq, h); err != nil {
+		end, err := f.loadLayer(s, f.table[i], uint32(i), &seq, h)
+		if err != nil {
 			return err
 		}
+		if end.at > 0 && i == len(f.table)-2 && f.replayIsLong() && !f.cfg.ReadOnly {
+			m = f.momentOf(s, f.table[:i+1], end.at, seq, end.boot)
+		}
 	}
-	return f.start(s, seq)
+	if err := f.start(s, seq); err != nil {
+		return err
+	}
+	if m != nil {
+		f.writeTreesLater(m)
+	}
+	return nil
 }
 
 // loadTrees finds the newest trees file. from is the layer that a replay begins with.
@@ -131,52 +142,58 @@ type scanned struct {
 	torn bool // the file has bytes behind end that are no zeroes
 }
 
+// layerEnd is where a layer's records end, and whose the last are. Zero if it has none.
+type layerEnd struct {
+	at   int64
+	boot [16]byte
+}
+
 // loadLayer replays one layer, from where its trees file ends if that has been loaded. seq is the next sequence
-// number, before and after.
-func (f *Fork) loadLayer(s *state, l *layer, index uint32, seq *uint64, trees *treesHead) error {
+// number, before and after. end says where the layer's records end.
+func (f *Fork) loadLayer(s *state, l *layer, index uint32, seq *uint64, trees *treesHead) (end layerEnd, err error) {
 	live := index == uint32(len(f.table)-1)
 	o, err := l.acquire(fileJournal)
 	if errors.Is(err, fs.ErrNotExist) && trees.offset == 0 {
-		return nil // not written to yet
+		return end, nil // not written to yet
 	}
 	if err != nil {
-		return fmt.Errorf("opening layer %s: %w", l.id, err)
+		return end, fmt.Errorf("opening layer %s: %w", l.id, err)
 	}
 	defer o.done()
 	j := o.f
 	st, err := j.Stat()
 	if err != nil {
-		return fmt.Errorf("opening layer %s: %w", l.id, err)
+		return end, fmt.Errorf("opening layer %s: %w", l.id, err)
 	}
 	h, err := journal.ReadHeader(j)
 	if err != nil && trees.offset > 0 {
-		return &CorruptError{Layer: l.id, What: "header", Err: err}
+		return end, &CorruptError{Layer: l.id, What: "header", Err: err}
 	}
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return nil // a crash while it was made: no record was ever acknowledged; writing starts over
+		return end, nil // a crash while it was made: no record was ever acknowledged; writing starts over
 	}
 	if err == journal.ErrNoHeader {
-		return f.headless(j, l, st.Size(), *seq)
+		return end, f.headless(j, l, st.Size(), *seq)
 	}
 	var version *journal.VersionError
 	if errors.As(err, &version) {
-		return fmt.Errorf("layer %s: %w", l.id, err)
+		return end, fmt.Errorf("layer %s: %w", l.id, err)
 	}
 	if err != nil {
-		return &CorruptError{Layer: l.id, What: "header", Err: err}
+		return end, &CorruptError{Layer: l.id, What: "header", Err: err}
 	}
 	if err := f.checkHeader(&h, l, index); err != nil {
-		return err
+		return end, err
 	}
 	if trees.offset > st.Size() {
-		return &CorruptError{Layer: l.id, What: fmt.Sprintf("journal of %d bytes, its trees file stands at %d", st.Size(), trees.offset)}
+		return end, &CorruptError{Layer: l.id, What: fmt.Sprintf("journal of %d bytes, its trees file stands at %d", st.Size(), trees.offset)}
 	}
 	sc, err := f.scan(j, &h, st.Size(), l, trees)
 	if err != nil {
-		return err
+		return end, err
 	}
 	if trees.offset == 0 && h.FirstSeq != *seq {
-		return f.gap(&h, sc, l, *seq)
+		return end, f.gap(&h, sc, l, *seq)
 	}
 	rd := openAt(j, &h, sc.end, trees)
 	var rec journal.Record
@@ -186,13 +203,13 @@ func (f *Fork) loadLayer(s *state, l *layer, index uint32, seq *uint64, trees *t
 			break
 		}
 		if err != nil {
-			return &CorruptError{Layer: l.id, What: "changed while it was read", Err: err}
+			return end, &CorruptError{Layer: l.id, What: "changed while it was read", Err: err}
 		}
 		if err := s.apply(&rec, index, start); err != nil {
 			if errors.As(err, new(*IOError)) {
-				return err // the base can't be read
+				return end, err // the base can't be read
 			}
-			return &CorruptError{Layer: l.id, What: "record that doesn't fit", Err: err}
+			return end, &CorruptError{Layer: l.id, What: "record that doesn't fit", Err: err}
 		}
 		for i := range rec.Effects {
 			if e := &rec.Effects[i]; e.Kind == journal.Session {
@@ -206,15 +223,15 @@ func (f *Fork) loadLayer(s *state, l *layer, index uint32, seq *uint64, trees *t
 	*seq = sc.next
 	if live {
 		f.log.tail, f.log.size, f.log.dirty = sc.end, st.Size(), sc.torn
-		f.log.start = trees.offset
-		return nil
+		f.log.start, f.log.boot = trees.offset, sc.boot
+		return end, nil
 	}
 	f.replayBytes += sc.end - trees.offset
 	f.replayLayers++
 	if sc.boot == f.boot && sc.end > trees.offset {
 		f.unsync = append(f.unsync, unsynced{l: l, data: true})
 	}
-	return nil
+	return layerEnd{sc.end, sc.boot}, nil
 }
 
 // openAt reads the records behind a trees file, or all.

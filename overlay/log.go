@@ -35,7 +35,8 @@ type log struct {
 	dirty   bool // bytes behind tail have to be cut off before the next record
 	session bool // a session effect has been written since the fork was opened
 	conn    [16]byte
-	written bool // the data file has bytes that no fdatasync has covered
+	boot    [16]byte // of the layer's last session
+	written bool     // the data file has bytes that no fdatasync has covered
 	// names counts files made or opened, namesSynced those whose names are durable.
 	names, namesSynced int
 	durable            uint64 // journal records up to here are on disk

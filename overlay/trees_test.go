@@ -47,7 +47,7 @@ func treesSample(t testing.TB) (*env, *moment) {
 	_, err = e.f.Setattr(root, e.ino("dir/b"), SetAttr{Valid: SetAtime, Atime: image.Time{Sec: -1, Nsec: 1}})
 	e.must(err)
 	e.f.mu.Lock()
-	m := e.f.momentLocked(e.f.log.l, e.f.table, e.f.log.tail)
+	m := e.f.momentLocked(e.f.table, e.f.log.tail, e.f.log.boot)
 	e.f.mu.Unlock()
 	t.Cleanup(func() { m.v.Close() })
 	return e, m
@@ -128,15 +128,16 @@ func TestRestartReplaysOnlyWhatIsBehindTheTrees(t *testing.T) {
 			v.Close()
 		}
 	}
-	e.reopen()
+	e.reopen() // which may be before any was written
 	e.f.background.Wait()
+	e.reopen()
 	n := 0
 	for _, l := range e.cfg.Layers {
 		if _, err := os.Stat(filepath.Join(e.cfg.LayersDir, l.String(), treesName)); err == nil {
 			n++
 		}
 	}
-	if n != 1 {
+	if n == 0 || n > 2 {
 		t.Fatalf("%d trees files for %d layers", n, len(e.cfg.Layers))
 	}
 	if e.f.replayLayers >= treesAfterLayers {

@@ -112,10 +112,13 @@ func (f *Fork) View() (*View, error) {
 }
 
 // viewLocked copies the trees. f.mu is held for writing.
-func (f *Fork) viewLocked(table []*layer) *View {
-	s := f.w.s.clone()
+func (f *Fork) viewLocked(table []*layer) *View { return f.viewOf(f.w.s, table, f.log.seq) }
+
+// viewOf copies the trees of a state that the caller owns, before record seq.
+func (f *Fork) viewOf(s *state, table []*layer, seq uint64) *View {
+	s = s.clone()
 	s.dead = nil
-	v := &View{s: s, cfg: f.cfg, table: table, seq: f.log.seq, counter: f.counter.Load(), contents: f.cfg.Contents}
+	v := &View{s: s, cfg: f.cfg, table: table, seq: seq, counter: f.counter.Load(), contents: f.cfg.Contents}
 	for _, l := range v.table {
 		l.retain()
 	}
