@@ -39,11 +39,14 @@ type run struct {
 }
 
 // Run runs a program in a fork, to its end: import, pin, fork, mount, start, wait, seal, dispose. The error is tine's
-// own; how the program ended is in the record. A result without a record's status means that nothing was started.
+// own; how the program ended is in the record. Without a result nothing was begun and there is no record.
 // Cancelling ctx ends the preparation; a running program is ended by req.Signals.
 func (h *Host) Run(ctx context.Context, req *RunRequest) (*RunResult, error) {
 	r := &run{host: h, req: req}
 	if err := r.prepare(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.begin(ctx); err != nil {
 		return nil, err
 	}
 	changes, err := r.execute(ctx)
@@ -154,11 +157,8 @@ func (h *Host) placesOf(c snapshot.Checkpoint) ([]string, error) {
 	return places, nil
 }
 
-// execute does the rest, with everything that it allocates disposed of in every ending.
+// execute does what allocates, with everything that it allocates disposed of in every ending.
 func (r *run) execute(ctx context.Context) (changes []Change, err error) {
-	if err := r.begin(ctx); err != nil {
-		return nil, err
-	}
 	defer func() { err = r.end(err) }()
 	tree, err := r.host.store.TreeID(ctx, r.base.ID)
 	if err != nil {

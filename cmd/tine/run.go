@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -89,15 +90,17 @@ func (a *app) runProgram(cmd *cobra.Command, f *runFlags, r *sidecar.RunRequest)
 	if !f.quiet {
 		a.runSummary(result)
 	}
-	if err != nil {
-		a.fail(cmd, err)
-	}
 	status := statusRunFailed
 	if result.Record.Status != nil {
 		status = *result.Record.Status
 	}
-	if result.Record.Pending && f.failOnPending {
-		status = statusRunFailed
+	if err != nil {
+		a.fail(cmd, err)
+		var pending *sidecar.PendingError
+		onlyPending := errors.As(err, &pending) && pending.Err == nil
+		if result.Record.State != record.Failed && !onlyPending || onlyPending && f.failOnPending {
+			status = statusRunFailed // the program ended, and tine failed at what comes after
+		}
 	}
 	return &exitError{status}
 }

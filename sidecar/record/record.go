@@ -38,8 +38,8 @@ type Run struct {
 	Name    string            `json:"name" doc:"empty when it has none"`
 	Labels  map[string]string `json:"labels" doc:"what --label gave"`
 	State   State             `json:"state" doc:"starting, running, exited, killed, deadline, failed or lost"`
-	Status  *int              `json:"status" doc:"what tine run exited with; null before it ended"`
-	Error   *Error            `json:"error" doc:"why tine failed or refused; null when it did not"`
+	Status  *int              `json:"status" doc:"the program's: its own, 128+n, 124 at the deadline, 125 to 127 when it was not started; null before the end"`
+	Error   *Error            `json:"error" doc:"what tine failed at, also after the program ended; null when it did not"`
 	Pending bool              `json:"pending" doc:"a clean-up is still to come"`
 
 	Command   Command  `json:"command"`
