@@ -128,35 +128,6 @@ func (r *run) source(ctx context.Context) (snapshot.Checkpoint, error) {
 	}
 }
 
-// placesOf finds the directories of the repositories that a checkpoint's contents may come from (S13).
-func (h *Host) placesOf(c snapshot.Checkpoint) ([]string, error) {
-	configs, err := h.store.Sources()
-	if err != nil {
-		return nil, err
-	}
-	var places []string
-	for _, s := range configs {
-		if !slices.Contains(c.Sources, s.ID) {
-			continue
-		}
-		git, ok, err := gitimport.ParseSource(s)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			continue
-		}
-		places = append(places, git.CommonDir)
-		of, err := sourcePlaces(git.CommonDir)
-		var gone *gitimport.NotRepositoryError
-		if err != nil && !errors.As(err, &gone) { // what is no repository any more has nothing beside it to hide
-			return nil, err
-		}
-		places = append(places, of...)
-	}
-	return places, nil
-}
-
 // execute does what allocates, with everything that it allocates disposed of in every ending.
 func (r *run) execute(ctx context.Context) (changes []Change, err error) {
 	defer func() { err = r.end(err) }()

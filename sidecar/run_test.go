@@ -189,3 +189,26 @@ func TestC6_RecordsHoldNoHandle(t *testing.T) {
 		}
 	}
 }
+
+// TestS13_SourceStaysHiddenWhateverTheWayToIt: also from a run on a checkpoint that has all its contents, and on one that
+// was sealed over such a one.
+func TestS13_SourceStaysHiddenWhateverTheWayToIt(t *testing.T) {
+	h, repo := testHost(t)
+	ctx := context.Background()
+	eager, err := h.ImportGit(ctx, ImportGit{Repo: repo, Eager: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := eager.Checkpoint
+	for range 2 {
+		var out bytes.Buffer
+		res, err := h.Run(ctx, &RunRequest{Checkpoint: from, Stdout: &out, Args: []string{"sh", "-c", "cat " + repo + "/a " + repo + "/.git/HEAD " + h.dir + "/format; date >new"}})
+		if err != nil || res.Record.Systems[0].Sealed == nil {
+			t.Fatal(err, res)
+		}
+		if out.Len() > 0 {
+			t.Errorf("seen: %s", out.String())
+		}
+		from = *res.Record.Systems[0].Sealed
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"tine/snapshot"
 	"tine/snapshot/gitimport"
 )
 
@@ -52,6 +53,68 @@ func repositoryPlaces(r *gitimport.Repository) ([]string, error) {
 		}
 	}
 	return outermost(places), nil
+}
+
+// placesOf finds the directories of the repositories that a checkpoint came from: those that its contents may still be
+// read from, and those that it, or what it was sealed over, was imported from.
+func (h *Host) placesOf(c snapshot.Checkpoint) ([]string, error) {
+	commons, err := h.repositoriesOf(c)
+	if err != nil {
+		return nil, err
+	}
+	var places []string
+	for _, common := range commons {
+		of, err := sourcePlaces(common)
+		var gone *gitimport.NotRepositoryError
+		if err != nil && !errors.As(err, &gone) { // what is no repository any more has nothing beside it to hide
+			return nil, err
+		}
+		places = append(append(places, common), of...)
+	}
+	return places, nil
+}
+
+// repositoriesOf lists common directories.
+func (h *Host) repositoriesOf(c snapshot.Checkpoint) ([]string, error) {
+	var commons []string
+	configs, err := h.store.Sources()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range configs {
+		git, ok, err := gitimport.ParseSource(s)
+		if err != nil {
+			return nil, err
+		}
+		if ok && slices.Contains(c.Sources, s.ID) {
+			commons = append(commons, git.CommonDir)
+		}
+	}
+	for seen := map[string]bool{}; !seen[c.ID]; {
+		seen[c.ID] = true
+		records, err := h.store.Provenance(c.ID)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range records {
+			if p.Kind == "git" && filepath.IsAbs(p.Source) {
+				commons = append(commons, p.Source)
+			}
+		}
+		if c.Parent == "" {
+			break
+		}
+		parent, err := h.store.Checkpoint(c.Parent)
+		if errors.Is(err, snapshot.ErrNotFound) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		c = parent
+	}
+	slices.Sort(commons)
+	return slices.Compact(commons), nil
 }
 
 // around is the work tree that a .git directory usually has.
