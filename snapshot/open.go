@@ -184,8 +184,11 @@ func (s *Store) hydrateLarge(id content.ID, r content.Reader) error {
 	if got != id {
 		return &content.CorruptError{ID: id, Got: got, Why: fmt.Sprintf("the source has %s", got)}
 	}
-	large, err := s.putLarge(r, r.Size(), nil)
+	large, err := s.putLarge(r, r.Size(), nil, 0)
 	if err != nil {
+		return err
+	}
+	if err := s.setGitID(large, id, r.Size()); err != nil {
 		return err
 	}
 	return s.setSame(id, large, r.Size())

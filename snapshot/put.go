@@ -5,9 +5,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"runtime"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -44,7 +44,7 @@ func (s *Store) putReader(r io.ReaderAt, size int64, f content.ObjectFormat) (co
 		return id.Loose(), err
 	}
 	if size > content.MaxSmall {
-		return s.putLarge(r, size, nil)
+		return s.putLarge(r, size, nil, f)
 	}
 	data := make([]byte, size)
 	if err := content.ReadFull(r, data, 0); err != nil {
@@ -81,7 +81,7 @@ func (s *Store) PutChanged(r io.ReaderAt, size int64, base content.ID, changed f
 			return [32]byte{}, false
 		}
 		return list.chunks[i], true
-	})
+	}, 0)
 }
 
 // putBlob stores a blob under its git id whatever its size, for loose encodings.
@@ -94,11 +94,11 @@ func (s *Store) putBlob(blob content.Reader, f content.ObjectFormat) (content.ID
 		id := content.BlobID(data, f)
 		return id, s.keep(id, data, true)
 	}
-	id, err := content.BlobIDOf(blob, blob.Size(), f)
+	large, err := s.putLarge(blob, blob.Size(), nil, f)
 	if err != nil {
 		return content.ID{}, err
 	}
-	large, err := s.putLarge(blob, blob.Size(), nil)
+	id, err := s.GitID(large, f) // known from storing it
 	if err != nil {
 		return content.ID{}, err
 	}
@@ -153,40 +153,24 @@ func (s *Store) stored(sum content.Sum) (bool, error) {
 	return had, errors.Join(err, collision)
 }
 
-// putLarge stores a content of more than content.MaxSmall as chunks. known gives the digests of chunks that needn't be read.
-func (s *Store) putLarge(r io.ReaderAt, size int64, known func(chunk int) ([32]byte, bool)) (content.ID, error) {
+// putLarge stores a content of more than content.MaxSmall as chunks. known, if it isn't nil, gives the digests of chunks that
+// needn't be read. Where all of the content is read anyway, its git id in the format f (0 for none) is computed on the way and
+// remembered.
+func (s *Store) putLarge(r io.ReaderAt, size int64, known func(chunk int) ([32]byte, bool), f content.ObjectFormat) (content.ID, error) {
 	if err := s.writable(); err != nil {
 		return content.ID{}, err
 	}
 	chunks := make([][32]byte, content.NumChunks(size))
-	g, ctx := errgroup.WithContext(context.Background())
-	var next atomic.Int64
-	for range min(runtime.GOMAXPROCS(0), len(chunks)) {
-		g.Go(func() error {
-			buf := make([]byte, content.ChunkSize)
-			for ctx.Err() == nil {
-				i := int(next.Add(1) - 1)
-				if i >= len(chunks) {
-					return nil
-				}
-				if known != nil {
-					if d, ok := known(i); ok {
-						chunks[i] = d
-						continue
-					}
-				}
-				var err error
-				if chunks[i], err = s.putChunk(r, buf[:content.ChunkLen(size, i)], int64(i)*content.ChunkSize); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	if err := g.Wait(); err != nil {
+	git, err := s.putChunks(r, size, chunks, known, f)
+	if err != nil {
 		return content.ID{}, err
 	}
 	id := content.TreeRoot(size, chunks)
+	if !git.IsZero() {
+		if err := s.setGitID(id, git, size); err != nil {
+			return content.ID{}, err
+		}
+	}
 	had := false
 	if err := s.segs.find(contentKey(id), func(location) bool { had = true; return false }); err != nil || had {
 		return id, err
@@ -198,24 +182,100 @@ func (s *Store) putLarge(r io.ReaderAt, size int64, known func(chunk int) ([32]b
 	return id, s.out.append(record{key: contentKey(id), kind: kindChunks, size: size}, data)
 }
 
-func (s *Store) putChunk(r io.ReaderAt, buf []byte, off int64) ([32]byte, error) {
-	full := len(buf) == content.ChunkSize
-	if full && content.IsHole(r, off, int64(len(buf))) {
-		return content.ZeroChunk(content.ChunkSize), nil
+// putChunks reads the chunks in order, and hashes and stores them in parallel.
+func (s *Store) putChunks(r io.ReaderAt, size int64, chunks [][32]byte, known func(int) ([32]byte, bool), f content.ObjectFormat) (git content.ID, err error) {
+	var gitHash hash.Hash
+	if f != 0 && known == nil {
+		gitHash = content.ObjectHash(f, "blob", size)
 	}
-	if err := content.ReadFull(r, buf, off); err != nil {
-		return [32]byte{}, fmt.Errorf("read at %d: %w", off, err)
+	type job struct {
+		i   int
+		buf []byte
 	}
-	d := content.HashChunk(buf)
-	if full && d == content.ZeroChunk(content.ChunkSize) {
+	workers := min(runtime.GOMAXPROCS(0), len(chunks))
+	free, jobs := make(chan []byte, workers+1), make(chan job)
+	for range cap(free) {
+		free <- make([]byte, content.ChunkSize)
+	}
+	g, ctx := errgroup.WithContext(context.Background())
+	g.Go(func() error {
+		defer close(jobs)
+		for i := range chunks {
+			if known != nil {
+				if d, ok := known(i); ok {
+					chunks[i] = d
+					continue
+				}
+			}
+			off, n := int64(i)*content.ChunkSize, content.ChunkLen(size, i)
+			if n == content.ChunkSize && content.IsHole(r, off, n) {
+				chunks[i] = content.ZeroChunk(n)
+				gitHash = nil // a huge hole would have to be hashed; who needs the git id asks for it
+				continue
+			}
+			var buf []byte
+			select {
+			case buf = <-free:
+			case <-ctx.Done():
+				return nil
+			}
+			if err := content.ReadFull(r, buf[:n], off); err != nil {
+				return fmt.Errorf("read at %d: %w", off, err)
+			}
+			if gitHash != nil {
+				gitHash.Write(buf[:n])
+			}
+			select {
+			case jobs <- job{i, buf[:n]}:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		return nil
+	})
+	for range workers {
+		g.Go(func() error {
+			for j := range jobs {
+				var err error
+				if chunks[j.i], err = s.putChunk(j.buf); err != nil {
+					return err
+				}
+				free <- j.buf[:content.ChunkSize]
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return git, err
+	}
+	if gitHash != nil {
+		git.Algo = f.BlobAlgo()
+		gitHash.Sum(git.Digest[:0])
+	}
+	return git, nil
+}
+
+func (s *Store) putChunk(data []byte) ([32]byte, error) {
+	d := content.HashChunk(data)
+	if len(data) == content.ChunkSize && d == content.ZeroChunk(content.ChunkSize) {
 		return d, nil
 	}
-	sum := content.Sum{ID: content.ID{Algo: content.Chunk256, Digest: d}, Size: int64(len(buf)), SHA256: d}
+	sum := content.Sum{ID: content.ID{Algo: content.Chunk256, Digest: d}, Size: int64(len(data)), SHA256: d}
 	had, err := s.stored(sum)
 	if err != nil || had {
 		return d, err
 	}
-	return d, s.out.append(record{key: contentKey(sum.ID), kind: kindBytes, sha256: d, size: sum.Size}, buf)
+	return d, s.out.append(record{key: contentKey(sum.ID), kind: kindBytes, sha256: d, size: sum.Size}, data)
+}
+
+// setGitID records the git id of a content that is named otherwise.
+func (s *Store) setGitID(id, git content.ID, size int64) error {
+	key, had := gitIDKey(id, git.Algo.Format()), false
+	err := s.segs.find(key, func(location) bool { had = true; return false })
+	if err != nil || had {
+		return err
+	}
+	return s.out.append(record{key: key, kind: kindGitID, size: size}, encodeID(git))
 }
 
 // setSame records that id (a git blob id) names the same bytes as other.

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"tine/snapshot/content"
 	"tine/snapshot/durable"
 )
@@ -34,6 +36,7 @@ type segWriter struct {
 	mu          sync.Mutex
 	openSegment               // file is nil until the first append
 	full        []openSegment // until the next Sync: no more appends
+	buf         []byte        // of writeLocked
 }
 
 type openSegment struct {
@@ -41,6 +44,8 @@ type openSegment struct {
 	file durable.File // locked exclusively
 	end  int64        // where the next record goes
 	idx  int64        // records before this offset are in an index file
+
+	begun int64 // the disk was told to write what is before this offset
 }
 
 // append writes one record. It is readable at once by this process, durable and visible to others after Sync.
@@ -54,9 +59,6 @@ func (w *segWriter) append(rec record, data []byte) error {
 		return fmt.Errorf("record of %d bytes: the largest is %d", rec.length, maxRecord)
 	}
 	rec.crc = crc32.Checksum(data, crcTable)
-	buf := make([]byte, rec.span())
-	rec.encode(buf)
-	copy(buf[recHeaderLen:], data)
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,7 +70,7 @@ func (w *segWriter) append(rec record, data []byte) error {
 			return fmt.Errorf("open a segment: %w", err)
 		}
 	}
-	if _, err := w.file.WriteAt(buf, w.end); err != nil {
+	if err := w.writeLocked(&rec, data); err != nil {
 		// What was written in part must not stay behind a later record: it could look like one.
 		if w.file.Truncate(w.end) != nil {
 			w.retireLocked()
@@ -82,6 +84,48 @@ func (w *segWriter) append(rec record, data []byte) error {
 	g.pending[rec.key] = append(slices.Clip(g.pending[rec.key]), keyed{rec.key, loc})
 	g.mu.Unlock()
 	return nil
+}
+
+// copyLimit (64 KiB) is the largest record that is copied to be written at once; larger ones take a second call.
+const copyLimit = 64 << 10
+
+// writeLocked writes a record at the segment's end.
+func (w *segWriter) writeLocked(rec *record, data []byte) error {
+	if rec.span() > copyLimit {
+		if _, err := w.file.WriteAt(data, w.end+recHeaderLen); err != nil {
+			return err
+		}
+		if pad := rec.span() - recHeaderLen - rec.length; pad > 0 {
+			if _, err := w.file.WriteAt(make([]byte, pad), w.end+recHeaderLen+rec.length); err != nil {
+				return err
+			}
+		}
+		data = nil
+	}
+	n := recHeaderLen
+	if data != nil {
+		n = int(rec.span())
+	}
+	w.buf = slices.Grow(w.buf[:0], n)[:n]
+	rec.encode(w.buf)
+	clear(w.buf[recHeaderLen+copy(w.buf[recHeaderLen:], data):])
+	if _, err := w.file.WriteAt(w.buf, w.end); err != nil {
+		return err
+	}
+	w.startWriteback(w.end + rec.span())
+	return nil
+}
+
+// writebackStep (8 MiB) is how much is appended before the disk is told to begin with it, so that a large seal hashes and writes
+// at once and little is left for the sync.
+const writebackStep = 8 << 20
+
+func (w *segWriter) startWriteback(end int64) {
+	if end-w.begun >= writebackStep {
+		// A hint: the sync is what counts, and it reports what goes wrong.
+		_ = unix.SyncFileRange(int(w.file.Fd()), w.begun, end-w.begun, unix.SYNC_FILE_RANGE_WRITE)
+		w.begun = end
+	}
 }
 
 // Sync makes all that was stored before the call durable and visible to other processes.
@@ -299,7 +343,7 @@ func (w *segWriter) createLocked() error {
 		_ = s.fs.Remove(path)
 		return err
 	}
-	w.openSegment = openSegment{name: name, file: f, end: segHeaderLen, idx: segHeaderLen}
+	w.openSegment = openSegment{name: name, file: f, end: segHeaderLen, idx: segHeaderLen, begun: segHeaderLen}
 	return nil
 }
 
@@ -350,7 +394,7 @@ func (w *segWriter) adoptLocked(name segName) (ok bool, err error) {
 		g.pending[k.key] = append(slices.Clip(g.pending[k.key]), k)
 	}
 	g.mu.Unlock()
-	w.openSegment = openSegment{name: name, file: f, end: end, idx: covered}
+	w.openSegment = openSegment{name: name, file: f, end: end, idx: covered, begun: end}
 	return true, nil
 }
 

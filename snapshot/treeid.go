@@ -80,7 +80,7 @@ func (s *Store) GitID(id content.ID, f content.ObjectFormat) (content.ID, error)
 		return content.ID{}, err
 	}
 	if s.writable() == nil {
-		_ = s.out.append(record{key: key, kind: kindGitID, size: r.Size()}, encodeID(got))
+		_ = s.setGitID(id, got, r.Size()) // computed again where it can't be kept
 	}
 	return got, nil
 }

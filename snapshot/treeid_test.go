@@ -98,3 +98,41 @@ func TestTreeIDOfNothing(t *testing.T) {
 		t.Fatal(got, err)
 	}
 }
+
+// The git id of a large content is known from storing it; of one that was put together from known chunks it is computed once.
+func TestGitIDOfLargeContents(t *testing.T) {
+	s := newStore(t)
+	hold(t, s)
+	known := func(id content.ID) (n int) {
+		s.segs.find(gitIDKey(id, content.SHA1), func(location) bool { n++; return true })
+		return n
+	}
+	data := pattern(1, content.MaxSmall+content.ChunkSize+5)
+	id, err := s.Put(data, content.SHA1)
+	if err != nil || known(id) != 1 {
+		t.Fatal(known(id), err)
+	}
+	changed := append([]byte("x"), data[1:]...)
+	sparse := append(make([]byte, 10*content.ChunkSize), 'x')
+	id2, err := s.PutChanged(content.FromBytes(changed), int64(len(changed)), id, func(i int) bool { return i == 0 }, content.SHA1)
+	if err != nil || known(id2) != 0 {
+		t.Fatal(known(id2), err)
+	}
+	id3, err := s.Put(sparse, content.SHA1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		id   content.ID
+		data []byte
+	}{{id, data}, {id2, changed}, {id3, sparse}} {
+		for range 2 {
+			if got, err := s.GitID(c.id, content.SHA1); err != nil || got != content.BlobID(c.data, content.SHA1) || known(c.id) != 1 {
+				t.Fatal(got, err)
+			}
+		}
+		if got, err := s.GitID(c.id, content.SHA256); err != nil || got != content.BlobID(c.data, content.SHA256) {
+			t.Fatal(got, err)
+		}
+	}
+}

@@ -22,18 +22,18 @@ import (
 
 // bench is a store with a base checkpoint, and a fork of the last sealed checkpoint.
 type bench struct {
-	t     *testing.T
+	t     testing.TB
 	store *snapshot.Store
 	base  snapshot.Checkpoint
 	fork  *overlay.Fork
 	forks int
 }
 
-func newBench(t *testing.T, fill func(b *image.Builder, put func(ino uint64, mode uint32, data []byte))) *bench {
+func newBench(t testing.TB, fill func(b *image.Builder, put func(ino uint64, mode uint32, data []byte))) *bench {
 	return newBenchOn(t, durable.OS, fill)
 }
 
-func newBenchOn(t *testing.T, fsys durable.FS, fill func(b *image.Builder, put func(ino uint64, mode uint32, data []byte))) *bench {
+func newBenchOn(t testing.TB, fsys durable.FS, fill func(b *image.Builder, put func(ino uint64, mode uint32, data []byte))) *bench {
 	t.Helper()
 	s, err := snapshot.Open(filepath.Join(t.TempDir(), "store"), snapshot.Options{Create: true, FS: fsys})
 	if err != nil {
