@@ -34,7 +34,9 @@ func (l *lab) loopExt4(name, size string) string {
 }
 
 // TestOracle_RandomOperations runs opfuzz.py, which compares results and whole trees with ext4, allows no
-// difference, and looks again after the server was killed and the fork mounted anew.
+// difference, and looks again after the server was killed and the fork mounted anew. Two of its options are not used:
+// --holes, because the kernel answers for FUSE directories and ext4 counts unwritten extents as data (case 42 checks
+// holes), and --ino-stable, because ext4 uses the inode number of a removed file again and a fork never does.
 func TestOracle_RandomOperations(t *testing.T) {
 	requireTools(t, "python3")
 	seeds, operations := 2, 600
@@ -68,7 +70,7 @@ func TestOracle_RandomOperations(t *testing.T) {
 				_ = os.WriteFile(l.path("told"), []byte("done"), 0)
 			}()
 			r := command(t, exec.Command("python3", fuzz, ref, m, fmt.Sprint(seed), fmt.Sprint(operations),
-				"--acl", "--tmpfile", "--holes", "--dino", "--ino-stable", "--dir-nlink", "--keep-going", "8",
+				"--acl", "--tmpfile", "--dino", "--dir-nlink", "--keep-going", "8",
 				"--log", l.path("operations.jsonl"),
 				"--remount", "echo k >'"+l.path("ask")+"'; cat '"+l.path("told")+"' >/dev/null"))
 			if r.status != 0 {

@@ -20,6 +20,7 @@ type server struct {
 	fork   string
 	dir    string
 	cmd    *exec.Cmd
+	out    lockedBuffer
 	errs   lockedBuffer
 	exited chan struct{}
 	state  error
@@ -43,18 +44,20 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
+// fuseMagic is FUSE_SUPER_MAGIC.
+const fuseMagic = 0x65735546
+
 // mountLimit is how long a mount or an unmount may take on a busy machine.
 const mountLimit = 30 * time.Second
 
-// mount serves a fork at dir (made if missing) and returns once its root answers.
+// mount serves a fork at dir (made if missing) and returns once the server says that it is mounted, and it is.
 func (l *lab) mount(fork, dir string) *server {
 	l.t.Helper()
 	if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
 		l.t.Fatal(err)
 	}
-	stacked := mountsAt(dir)
 	s := &server{l: l, fork: fork, dir: dir, exited: make(chan struct{}), cmd: l.tineCmd("mount", fork, dir)}
-	s.cmd.Stderr = &s.errs
+	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.errs
 	// The server must not get the terminal's signals, nor outlive a test binary that is killed.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := s.cmd.Start(); err != nil {
@@ -64,9 +67,10 @@ func (l *lab) mount(fork, dir string) *server {
 		s.state = s.cmd.Wait()
 		close(s.exited)
 	}()
+	started[s.cmd.Process.Pid] = true
 	l.servers = append(l.servers, s)
 	deadline := time.Now().Add(mountLimit)
-	for !s.ready(stacked) {
+	for !strings.Contains(s.out.String(), "\n") {
 		select {
 		case <-s.exited:
 			l.t.Fatalf("tine mount %s %s ended: %v: %s", fork, dir, s.state, s.errs.String())
@@ -76,17 +80,11 @@ func (l *lab) mount(fork, dir string) *server {
 			l.t.Fatalf("tine mount %s %s: not mounted after %v: %s", fork, dir, mountLimit, s.errs.String())
 		}
 	}
-	return s
-}
-
-// ready: a mount has appeared at the directory and answers.
-func (s *server) ready(stacked []string) bool {
-	now := mountsAt(s.dir)
-	if len(now) == 0 || strings.Join(now, ",") == strings.Join(stacked, ",") {
-		return false
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil || fs.Type != fuseMagic {
+		l.t.Fatalf("tine mount says it is ready, and the mount point says %v, file system %x", err, fs.Type)
 	}
-	var st unix.Stat_t
-	return unix.Stat(s.dir, &st) == nil
+	return s
 }
 
 func (s *server) running() bool {
