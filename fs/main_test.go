@@ -1,12 +1,14 @@
 package fs_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -200,4 +202,25 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+// startChild runs one of children until it says "ready", and until stop.
+func startChild(t *testing.T, name string, args ...string) (cmd *exec.Cmd, stop func()) {
+	t.Helper()
+	cmd = exec.Command("/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), childEnv+"="+name)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop = func() { cmd.Process.Kill(); cmd.Wait() }
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
+		stop()
+		t.Fatalf("%s: %q, %v", name, line, err)
+	}
+	return cmd, stop
 }

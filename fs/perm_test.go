@@ -205,6 +205,14 @@ func TestSuidIsCleared(t *testing.T) {
 	})
 	write(t, dir+"/s", "x")
 	os.Chmod(dir+"/s", 0755|os.ModeSetuid)
+	as(t, user, group, nil, func() {
+		if err := unix.Chown(dir+"/s", -1, -1); err != unix.EPERM {
+			t.Errorf("chown(-1, -1) of another's suid file: %v", err)
+		}
+		if err := unix.Chown(dir+"/other", -1, -1); err != nil {
+			t.Errorf("chown(-1, -1): %v", err)
+		}
+	})
 	if err := os.Chown(dir+"/s", user, -1); err != nil {
 		t.Fatal(err)
 	}
