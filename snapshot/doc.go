@@ -20,7 +20,8 @@
 //	  segWriter.syncMu
 //	    segWriter.mu
 //	      segments.mu
-//	  sources.mu, imageCache.mu, Store.dirsMu, hotSet.mu, sumSet.mu   leaves: nothing is locked while they are held
+//	  source.mu (while a source is opened)
+//	  sources.mu, holds.mu, imageCache.mu, Store.dirsMu, hotSet.mu, sumSet.mu   nothing else is locked while they are held
 //
 // The layout is specified in FORMAT.md.
 package snapshot

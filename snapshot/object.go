@@ -11,7 +11,6 @@ import (
 	"syscall"
 
 	"tine/snapshot/content"
-	"tine/snapshot/durable"
 )
 
 // inlineLimit (256 KiB) is the largest content kept in a segment; larger ones, up to content.MaxSmall, are files of
@@ -21,19 +20,6 @@ const inlineLimit = 256 << 10
 func (s *Store) objectPath(id content.ID) string {
 	h := hex.EncodeToString(id.Bytes())
 	return s.path("objects", h[:2], h[2:])
-}
-
-// ObjectPath is the plain file that holds exactly the content's bytes, or "" if there is none.
-func (s *Store) ObjectPath(id content.ID) string {
-	path := ""
-	s.segs.find(contentKey(id), func(l location) bool {
-		if l.kind == kindObject {
-			path = s.objectPath(id)
-			return false
-		}
-		return true
-	})
-	return path
 }
 
 // putObject makes the content's file. With durableNow its bytes are on the disk when it returns, its name after Sync.
@@ -151,6 +137,3 @@ func (r *objectReader) ReadAt(p []byte, off int64) (int, error) {
 	}
 	return len(part), eof
 }
-
-// File is the open file that holds the content's bytes, for reflinks and passthrough.
-func (r *objectReader) File() durable.File { return r.file }
