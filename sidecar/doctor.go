@@ -11,7 +11,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tine/fs"
+	"tine/sidecar/record"
 	"tine/snapshot"
+	"tine/snapshot/durable"
 )
 
 // Finding is one line of a diagnosis.
@@ -44,6 +47,8 @@ func Doctor(store string) []Finding {
 	check("git", checkGit)
 	check("store", func() (string, string, string) { return checkStore(store) })
 	check("space", func() (string, string, string) { return checkSpace(store) })
+	check("mounts", checkMounts)
+	check("runs", func() (string, string, string) { return checkRuns(store) })
 	return all
 }
 
@@ -205,4 +210,43 @@ func checkSpace(dir string) (level, found, remedy string) {
 		return "note", found, "make room, or use a --store on a larger disk"
 	}
 	return "ok", found, ""
+}
+
+// checkMounts looks for mounts whose server is gone.
+func checkMounts() (level, found, remedy string) {
+	mounts, err := fs.Mountpoints()
+	if err != nil {
+		return "problem", err.Error(), ""
+	}
+	for _, m := range mounts {
+		var st unix.Statfs_t
+		if unix.Statfs(m.Path, &st) == unix.ENOTCONN {
+			return "note", "the server of " + m.Path + " is gone", "mount the fork there again, or umount -l " + m.Path
+		}
+	}
+	return "ok", fmt.Sprintf("%d of tine's", len(mounts)), ""
+}
+
+// checkRuns looks for runs whose process is gone.
+func checkRuns(store string) (level, found, remedy string) {
+	runs, err := record.Dir{FS: durable.OS, Path: filepath.Join(store, "runs")}.List()
+	if err != nil {
+		return "problem", err.Error(), ""
+	}
+	lost, pending := "", ""
+	for _, r := range runs {
+		if r.State == record.Lost {
+			lost = shortID(r.ID)
+		}
+		if r.Pending {
+			pending = shortID(r.ID)
+		}
+	}
+	switch {
+	case lost != "":
+		return "note", "run " + lost + " was lost with its process", "clear it away with tine runs rm " + lost
+	case pending != "":
+		return "note", "run " + pending + " has left something behind", "clear it away with tine runs rm " + pending
+	}
+	return "ok", fmt.Sprintf("%d recorded", len(runs)), ""
 }

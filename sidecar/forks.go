@@ -305,7 +305,7 @@ func (h *Host) disposeFork(id string) error {
 		return err
 	}
 	if f.State == registry.Ready {
-		l, err := h.openLocal(id, false) // nobody serves it, and nobody can begin to
+		l, err := h.openSoon(id) // nobody serves it, and nobody can begin to
 		if err != nil {
 			return err
 		}

@@ -67,6 +67,17 @@ func (h *Host) open(ctx context.Context, f registry.Fork, readOnly bool) (Worksp
 	}
 }
 
+// openSoon is openLocal for a fork whose server is about to let it go.
+func (h *Host) openSoon(id string) (*localFork, error) {
+	for start := time.Now(); ; time.Sleep(openPause) {
+		l, err := h.openLocal(id, false)
+		var served *overlay.ServedError
+		if !errors.As(err, &served) || time.Since(start) > openTries {
+			return l, err
+		}
+	}
+}
+
 // openLocal opens a fork in this process, by its full id. One that another process serves gives a *ServedError.
 func (h *Host) openLocal(id string, readOnly bool) (*localFork, error) {
 	for {
