@@ -238,3 +238,52 @@ func ExampleProblem() {
 }
 
 func crcOf(b []byte) uint32 { return crc32.Checksum(b, crcTable) }
+
+// A content whose record is damaged is stored again by whoever has it, without a repair.
+func TestO5_DamagedContentIsMendedByStoringItAgain(t *testing.T) {
+	for _, data := range [][]byte{[]byte("small, to be damaged"), pattern(1, inlineLimit+1), pattern(2, content.MaxSmall+1)} {
+		s := newStore(t)
+		h := hold(t, s)
+		id, err := s.Put(data, content.SHA1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Release()
+		s.Close()
+		filepath.WalkDir(s.Dir(), func(p string, d fs.DirEntry, _ error) error {
+			b, _ := os.ReadFile(p)
+			if at := bytes.Index(b, data[:16]); at >= 0 {
+				b[at+5] ^= 1
+				os.Chmod(p, 0o600)
+				os.WriteFile(p, b, 0o600)
+			}
+			return nil
+		})
+		s = openStore(t, s.Dir(), Options{})
+		if r, err := s.Open(id); err == nil {
+			if _, err := content.ReadAll(r, 1<<30); err == nil {
+				t.Fatal("damage that is not found")
+			}
+		}
+		hold(t, s)
+		if _, err := s.Put(data, content.SHA1); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(readAll(t, s, id), data) {
+			t.Fatal("other bytes")
+		}
+	}
+}
+
+func TestSourceOfAnotherProcessIsFound(t *testing.T) {
+	s := newStore(t)
+	id := content.BlobID([]byte("x"), content.SHA1)
+	if _, err := s.Open(id); err == nil {
+		t.Fatal("found in nothing")
+	}
+	newRepo(t, t.Name(), []byte("x"))
+	if _, err := openStore(t, s.Dir(), Options{}).AddSource("test", map[string]string{"Name": t.Name()}); err != nil {
+		t.Fatal(err)
+	}
+	readAll(t, s, id)
+}

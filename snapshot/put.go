@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -117,40 +118,48 @@ func (s *Store) keepSum(sum content.Sum, data []byte, durableNow bool) error {
 	if isEmpty(sum.ID) {
 		return nil
 	}
-	had, err := s.stored(sum)
+	rec := record{key: contentKey(sum.ID), kind: kindBytes, sha256: sum.SHA256, size: sum.Size}
+	if len(data) <= inlineLimit {
+		return s.record(rec, data)
+	}
+	rec.kind = kindObject
+	had, err := s.recorded(rec.key, rec.kind, nil, rec.sha256)
 	if err != nil {
 		return err
 	}
-	rec := record{key: contentKey(sum.ID), kind: kindBytes, sha256: sum.SHA256, size: sum.Size}
-	if len(data) > inlineLimit {
-		// The file is looked at even if a record says that it is there: hydration doesn't sync it.
-		if err := s.putObject(sum.ID, data, durableNow); err != nil {
-			return err
-		}
-		rec.kind, data = kindObject, nil
+	// The file is looked at even if a record says that it is there: hydration doesn't sync it.
+	if err := s.putObject(sum.ID, data, durableNow); err != nil || had {
+		return err
 	}
-	if had {
-		return nil
-	}
-	return s.out.append(rec, data)
+	return s.out.append(rec, nil)
 }
 
-// stored reports whether there is a record of sum's content; one of other bytes is a collision.
-func (s *Store) stored(sum content.Sum) (bool, error) {
-	had := false
+// recorded reports whether there is a whole record of key and kind with exactly data. A damaged one doesn't count: the content
+// is stored again, which mends the store. If sum isn't zero, a record of the key with another one is a collision.
+func (s *Store) recorded(key recordKey, kind recordKind, data []byte, sum [32]byte) (had bool, err error) {
 	var collision error
-	err := s.segs.find(contentKey(sum.ID), func(l location) bool {
-		if l.kind != kindBytes && l.kind != kindObject {
-			return true
-		}
-		if l.sha256 != sum.SHA256 {
-			collision = &CollisionError{ID: sum.ID, Had: l.sha256, Got: sum.SHA256}
+	err = s.segs.find(key, func(l location) bool {
+		if sum != ([32]byte{}) && (l.kind == kindBytes || l.kind == kindObject) && l.sha256 != sum {
+			collision = &CollisionError{ID: key.id(), Had: l.sha256, Got: sum}
 			return false
 		}
-		had = true
-		return false
+		if l.kind != kind || l.length != int64(len(data)) {
+			return true
+		}
+		there, rerr := s.segs.read(key, l)
+		had = rerr == nil && bytes.Equal(there, data)
+		return !had
 	})
 	return had, errors.Join(err, collision)
+}
+
+// record appends a record unless there is one.
+func (s *Store) record(rec record, data []byte) error {
+	had, err := s.recorded(rec.key, rec.kind, data, rec.sha256)
+	if err != nil || had {
+		return err
+	}
+	return s.out.append(rec, data)
 }
 
 // putLarge stores a content of more than content.MaxSmall as chunks. known, if it isn't nil, gives the digests of chunks that
@@ -171,15 +180,11 @@ func (s *Store) putLarge(r io.ReaderAt, size int64, known func(chunk int) ([32]b
 			return content.ID{}, err
 		}
 	}
-	had := false
-	if err := s.segs.find(contentKey(id), func(location) bool { had = true; return false }); err != nil || had {
-		return id, err
-	}
 	data := make([]byte, 0, 32*len(chunks))
 	for i := range chunks {
 		data = append(data, chunks[i][:]...)
 	}
-	return id, s.out.append(record{key: contentKey(id), kind: kindChunks, size: size}, data)
+	return id, s.record(record{key: contentKey(id), kind: kindChunks, size: size}, data)
 }
 
 // putChunks reads the chunks in order, and hashes and stores them in parallel.
@@ -260,30 +265,16 @@ func (s *Store) putChunk(data []byte) ([32]byte, error) {
 	if len(data) == content.ChunkSize && d == content.ZeroChunk(content.ChunkSize) {
 		return d, nil
 	}
-	sum := content.Sum{ID: content.ID{Algo: content.Chunk256, Digest: d}, Size: int64(len(data)), SHA256: d}
-	had, err := s.stored(sum)
-	if err != nil || had {
-		return d, err
-	}
-	return d, s.out.append(record{key: contentKey(sum.ID), kind: kindBytes, sha256: d, size: sum.Size}, data)
+	key := contentKey(content.ID{Algo: content.Chunk256, Digest: d})
+	return d, s.record(record{key: key, kind: kindBytes, sha256: d, size: int64(len(data))}, data)
 }
 
 // setGitID records the git id of a content that is named otherwise.
 func (s *Store) setGitID(id, git content.ID, size int64) error {
-	key, had := gitIDKey(id, git.Algo.Format()), false
-	err := s.segs.find(key, func(location) bool { had = true; return false })
-	if err != nil || had {
-		return err
-	}
-	return s.out.append(record{key: key, kind: kindGitID, size: size}, encodeID(git))
+	return s.record(record{key: gitIDKey(id, git.Algo.Format()), kind: kindGitID, size: size}, encodeID(git))
 }
 
 // setSame records that id (a git blob id) names the same bytes as other.
 func (s *Store) setSame(id, other content.ID, size int64) error {
-	had := false
-	err := s.segs.find(contentKey(id), func(l location) bool { had = l.kind == kindSame; return !had })
-	if err != nil || had {
-		return err
-	}
-	return s.out.append(record{key: contentKey(id), kind: kindSame, size: size}, encodeID(other))
+	return s.record(record{key: contentKey(id), kind: kindSame, size: size}, encodeID(other))
 }
