@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tine/overlay"
+	"tine/overlay/registry"
 	"tine/sidecar/record"
 	"tine/snapshot"
 )
@@ -129,6 +130,10 @@ func (c *checker) forks(ctx context.Context, known map[string]bool) error {
 		}
 		if !known[f.Base] {
 			c.fault("fork %s: its base %s is not there", shortID(f.ID), shortID(f.Base))
+			continue
+		}
+		if f.State == registry.Removing {
+			c.note("fork %s is being removed; 'tine fork rm %s' finishes that", shortID(f.ID), shortID(f.ID))
 			continue
 		}
 		l, err := c.host.openLocal(f.ID, true)

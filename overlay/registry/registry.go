@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"tine/overlay"
 	"tine/snapshot/durable"
 )
@@ -27,6 +29,7 @@ type Registry struct {
 	off  int64       // bytes of the file that t has
 	line int         // lines
 	file os.FileInfo // the file that they were read from
+	room int64       // blocks are reserved up to here; 0 is unknown
 }
 
 // Open returns the registry in the file path. Nothing is made or read yet.
@@ -53,7 +56,7 @@ func (r *Registry) refresh() (tail, size int64, err error) {
 		return 0, 0, err
 	}
 	if r.file == nil || !os.SameFile(st, r.file) || st.Size() < r.off {
-		r.t, r.off, r.line, r.file = newTable(), 0, 0, st
+		r.t, r.off, r.line, r.file, r.room = newTable(), 0, 0, st, 0
 	}
 	size = st.Size()
 	b := make([]byte, size-r.off)
@@ -224,6 +227,39 @@ func (r *Registry) Remove(id string) error {
 	})
 }
 
+const (
+	// The registry keeps room behind its end, so that forks can be removed when the disk is full: reserve (64 KiB) and
+	// reserveFork (1 KiB) for the two records that each one's removal takes. It is asked for in steps of reserve.
+	reserve     = 64 << 10
+	reserveFork = 1 << 10
+)
+
+// frees reports that all records are steps of removals, which may use the reserve.
+func frees(recs []*record) bool {
+	for _, rec := range recs {
+		if rec.Op != opRemove && (rec.Fork == nil || rec.Fork.State != Removing) {
+			return false
+		}
+	}
+	return true
+}
+
+// makeRoom reserves blocks for n bytes at tail and, unless they free space themselves, for later removals.
+func (r *Registry) makeRoom(f durable.File, tail, n int64, freeing bool) error {
+	keep := n + reserve + reserveFork*int64(len(r.t.forks))
+	if freeing || tail+keep <= r.room {
+		return nil
+	}
+	err := f.Reserve(tail, keep+reserve)
+	switch {
+	case errors.Is(err, unix.ENOSPC):
+		return err
+	case err == nil:
+		r.room = tail + keep + reserve
+	}
+	return nil // where blocks can't be reserved, the write says what there is
+}
+
 // change appends the records that plan makes of the present table and has applied to it.
 func (r *Registry) change(plan func(*table) ([]*record, error)) error {
 	r.mu.Lock()
@@ -267,8 +303,12 @@ func (r *Registry) append(recs []*record, tail, size int64) error {
 		}
 		b = append(b, line...)
 	}
+	freeing := frees(recs)
 	if r.t.weight > 4*len(r.t.forks)+1000 {
-		return r.compact()
+		if err := r.compact(); err == nil || !freeing {
+			return err
+		}
+		// A shorter log needs room first; it can wait.
 	}
 	f, err := r.fs.OpenFile(r.path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -276,11 +316,16 @@ func (r *Registry) append(recs []*record, tail, size int64) error {
 	}
 	defer f.Close()
 	if size > tail {
+		r.room = 0
 		if err := f.Truncate(tail); err != nil {
 			return err
 		}
 	}
+	if err := r.makeRoom(f, tail, int64(len(b)), freeing); err != nil {
+		return err
+	}
 	if _, err := f.WriteAt(b, tail); err != nil {
+		r.room = 0
 		if terr := f.Truncate(tail); terr != nil {
 			err = errors.Join(err, terr)
 		}

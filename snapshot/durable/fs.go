@@ -47,6 +47,8 @@ type File interface {
 	Datasync() error
 	// Allocate reserves blocks for [off, off+n) and extends the size when it ends behind it (fallocate mode 0).
 	Allocate(off, n int64) error
+	// Reserve keeps blocks ready for [off, off+n); the size stays. A Truncate gives those behind the size back.
+	Reserve(off, n int64) error
 	// PunchHole makes [off, off+n) read as zeroes and frees its blocks; the size stays.
 	PunchHole(off, n int64) error
 	// Fd is for mmap, flock, copy_file_range and lseek(SEEK_DATA); writing through it bypasses fault injection.

@@ -54,6 +54,12 @@ func (f osFile) Allocate(off, n int64) error {
 	return f.control("fallocate", func(fd int) error { return unix.Fallocate(fd, 0, off, n) })
 }
 
+func (f osFile) Reserve(off, n int64) error {
+	return f.control("fallocate", func(fd int) error {
+		return unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, off, n)
+	})
+}
+
 func (f osFile) PunchHole(off, n int64) error {
 	return f.control("fallocate", func(fd int) error {
 		return unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
