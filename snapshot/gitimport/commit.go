@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -145,7 +144,7 @@ func (r *Repository) history(ctx context.Context, db *objects.DB, tip objects.ID
 
 // shallowCommits are those at which the source repository's own history was cut.
 func (r *Repository) shallowCommits() (map[objects.ID]bool, error) {
-	b, err := os.ReadFile(filepath.Join(r.CommonDir, "shallow"))
+	b, err := objects.ReadRegular(filepath.Join(r.CommonDir, "shallow"), maxListFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"tine/snapshot/gitimport/objects"
 	"tine/snapshot/glob"
 )
 
@@ -83,7 +84,7 @@ func (r *Repository) baseIgnores() ([]ignoreList, error) {
 		if path == "" {
 			continue
 		}
-		b, err := os.ReadFile(path)
+		b, err := objects.ReadRegular(path, maxListFile)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -23,7 +22,7 @@ type staged struct {
 // checksum (index.skipHash).
 func (r *Repository) readIndex() (map[string]staged, error) {
 	path := filepath.Join(r.GitDir, "index")
-	b, err := os.ReadFile(path)
+	b, err := objects.ReadRegular(path, maxIndexFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -105,7 +105,7 @@ func repositoryAt(dir string) (*Repository, error) {
 		r := &Repository{GitDir: dir, CommonDir: common}
 		switch {
 		case common != dir: // the git directory of a linked worktree
-			if b, err := os.ReadFile(filepath.Join(dir, "gitdir")); err == nil {
+			if b, err := objects.ReadRegular(filepath.Join(dir, "gitdir"), maxPathFile); err == nil {
 				r.WorkTree = filepath.Dir(inDir(dir, strings.TrimRight(string(b), "\r\n")))
 			}
 		case filepath.Base(dir) == ".git":
@@ -125,7 +125,7 @@ func inDir(dir, path string) string {
 
 // readGitFile reads a .git that is a file: "gitdir: PATH".
 func readGitFile(path string) (string, error) {
-	b, err := os.ReadFile(path)
+	b, err := objects.ReadRegular(path, maxPathFile)
 	if err != nil {
 		return "", &NotRepositoryError{path, reason(err)}
 	}
@@ -147,7 +147,11 @@ func gitDirAt(dir string) (common string, ok bool) {
 		return "", false
 	}
 	common = dir
-	if b, err := os.ReadFile(filepath.Join(dir, "commondir")); err == nil {
+	b, err := objects.ReadRegular(filepath.Join(dir, "commondir"), maxPathFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", false
+	}
+	if err == nil {
 		c, err := filepath.EvalSymlinks(inDir(dir, strings.TrimRight(string(b), "\r\n")))
 		if err != nil {
 			return "", false
@@ -171,7 +175,7 @@ func (r *Repository) load() error {
 	if err := r.addAlternates(r.objectDir(), seen, 0); err != nil {
 		return err
 	}
-	fsys := dotgit.NewRepositoryFilesystem(osfs.New(r.GitDir), osfs.New(r.CommonDir))
+	fsys := dotgit.NewRepositoryFilesystem(regularOnly{osfs.New(r.GitDir)}, regularOnly{osfs.New(r.CommonDir)})
 	r.refs = filesystem.NewStorage(fsys, cache.NewObjectLRU(0))
 	return nil
 }
@@ -185,7 +189,7 @@ func (r *Repository) ObjectDirs() []string { return append([]string{r.objectDir(
 const maxAlternates = 5
 
 func (r *Repository) addAlternates(dir string, seen map[string]bool, depth int) error {
-	b, err := os.ReadFile(filepath.Join(dir, "info", "alternates"))
+	b, err := objects.ReadRegular(filepath.Join(dir, "info", "alternates"), maxListFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

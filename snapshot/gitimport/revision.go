@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -146,6 +148,9 @@ const maxSymbolic = 5
 
 func (r *Repository) reference(name plumbing.ReferenceName) (objects.ID, bool, error) {
 	for range maxSymbolic {
+		if err := r.readableReference(name); err != nil {
+			return objects.ID{}, false, err
+		}
 		ref, err := r.refs.Reference(name)
 		if err != nil {
 			// go-git has one error for what is absent and another for names that can't exist; files in the way of a
@@ -158,6 +163,22 @@ func (r *Repository) reference(name plumbing.ReferenceName) (objects.ID, bool, e
 		name = ref.Target()
 	}
 	return objects.ID{}, false, errors.New("symbolic references go in a circle")
+}
+
+// readableReference refuses a loose reference that is there but isn't one: an older value of it may be packed.
+func (r *Repository) readableReference(name plumbing.ReferenceName) error {
+	for _, dir := range []string{r.GitDir, r.CommonDir} {
+		path := filepath.Join(dir, string(name))
+		st, err := os.Stat(path)
+		switch {
+		case err != nil || st.IsDir():
+		case !st.Mode().IsRegular():
+			return &objects.NotRegularError{Path: path}
+		case st.Size() > maxRef:
+			return &objects.TooLargeError{Path: path, Size: st.Size(), Max: maxRef}
+		}
+	}
+	return nil
 }
 
 func (r *Repository) hasReferences() bool {

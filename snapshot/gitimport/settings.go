@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
+
+	"tine/snapshot/gitimport/objects"
 )
 
 // setting is one variable of a git configuration file.
@@ -33,7 +34,7 @@ func (s settings) get(section, key string) string {
 
 // readSettings reads a file; one that is not there has no settings.
 func readSettings(path string) (settings, error) {
-	b, err := os.ReadFile(path)
+	b, err := objects.ReadRegular(path, maxSettings)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -104,7 +104,7 @@ func (db *DB) Read(id ID) (Type, []byte, error) {
 	var t Type
 	var data []byte
 	err := db.find(id, func(p *pack, off int64) (err error) {
-		t, data, err = p.read(db, off, 0)
+		t, data, err = p.read(db, off, new(chain))
 		return err
 	}, func(path string) (err error) {
 		t, data, err = readLoose(path)

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"runtime/debug"
 	"sort"
 
@@ -40,16 +39,12 @@ const (
 )
 
 func openIndex(path string) (*index, error) {
-	f, err := os.Open(path)
+	f, st, err := OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !st.Mode().IsRegular() || st.Size() < fanout+idxTrailer || st.Size() > 1<<40 {
+	if st.Size() < fanout+idxTrailer || st.Size() > 1<<40 {
 		return nil, &CorruptError{File: path, Why: fmt.Sprintf("an index of %d bytes", st.Size())}
 	}
 	data, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)

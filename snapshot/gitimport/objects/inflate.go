@@ -97,18 +97,13 @@ func (z *inflater) copyExactly(w io.Writer, size int64, wrap func(error) error) 
 
 // openLoose opens a loose object and reads its header "type size\0".
 func openLoose(path string) (*os.File, *inflater, Type, int64, error) {
-	f, err := os.Open(path)
+	f, st, err := OpenRegular(path)
 	if err != nil {
 		return nil, nil, 0, 0, err
 	}
 	corrupt := func(why string) (*os.File, *inflater, Type, int64, error) {
 		f.Close()
 		return nil, nil, 0, 0, &CorruptError{File: path, Why: why}
-	}
-	st, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return nil, nil, 0, 0, err
 	}
 	z, err := newInflater(f, st.Size())
 	if err != nil {
@@ -159,12 +154,19 @@ func looseHeader(path string) (Type, int64, error) {
 }
 
 func readLoose(path string) (Type, []byte, error) {
-	var buf bytes.Buffer
-	var typ Type
-	_, err := streamLoose(path, func(t Type, size int64) {
-		typ = t
-		buf.Grow(int(min(size, 16<<20)))
-	}, &buf)
+	f, z, typ, size, err := openLoose(path)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer f.Close()
+	defer z.release()
+	corrupt := func(err error) error { return &CorruptError{File: path, Why: err.Error()} }
+	if size > maxInMemory {
+		return 0, nil, corrupt(fmt.Errorf("a %s of %d bytes is too large", typ, size))
+	}
+	var buf bytes.Buffer // grows with what is there, whatever the header says
+	buf.Grow(int(min(size, 16<<20)))
+	_, err = z.copyExactly(&buf, size, corrupt)
 	data := buf.Bytes()
 	if data == nil {
 		data = []byte{} // nil would mean "no object"

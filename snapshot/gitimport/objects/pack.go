@@ -10,8 +10,35 @@ import (
 	"sync"
 )
 
-// maxChain bounds delta chains; git makes none over 4095.
-const maxChain = 10000
+// maxChain bounds delta chains; git makes none over 4095. maxChainBytes (256 MiB) bounds the instructions that are held
+// while a chain's base is looked for: a few bytes of a pack can stand for gigabytes of them.
+const (
+	maxChain      = 10000
+	maxChainBytes = 256 << 20
+)
+
+// chain is what following one object's deltas has cost, through all packs.
+type chain struct {
+	links int
+	bytes int64
+	seen  map[cacheKey]bool // delta entries; a pack that was made for it can go in a circle
+}
+
+// step takes a delta up, and says why the chain can't go on.
+func (c *chain) step(p *pack, off, n int64) string {
+	key := cacheKey{p, off}
+	if c.seen == nil {
+		c.seen = map[cacheKey]bool{}
+	}
+	if c.links++; c.seen[key] || c.links > maxChain {
+		return "its delta chain doesn't end"
+	}
+	c.seen[key] = true
+	if c.bytes += n; c.bytes > maxChainBytes {
+		return "its deltas are larger than any that git makes"
+	}
+	return ""
+}
 
 // pack is one pack file with its index. Both are opened at first use and stay open.
 type pack struct {
@@ -42,15 +69,12 @@ func (p *pack) open() (*os.File, int64, error) {
 	if p.file != nil {
 		return p.file, p.end, nil
 	}
-	f, err := os.Open(p.path + ".pack")
+	f, st, err := OpenRegular(p.path + ".pack")
 	if err != nil {
 		return nil, 0, err
 	}
 	var head [12]byte
-	st, err := f.Stat()
-	if err == nil {
-		_, err = io.ReadFull(io.NewSectionReader(f, 0, 12), head[:])
-	}
+	_, err = io.ReadFull(io.NewSectionReader(f, 0, 12), head[:])
 	if err == nil {
 		version := binary.BigEndian.Uint32(head[4:])
 		if string(head[:4]) != "PACK" || version != 2 && version != 3 || st.Size() < 32 {
@@ -261,12 +285,12 @@ func (p *pack) inflate(off int64, e entry) ([]byte, error) {
 }
 
 // read returns the object at off. Nothing is checked against an id here.
-func (p *pack) read(db *DB, off int64, depth int) (Type, []byte, error) {
+func (p *pack) read(db *DB, off int64, cost *chain) (Type, []byte, error) {
 	type link struct {
 		off   int64
 		delta []byte
 	}
-	var chain []link
+	var links []link
 	var typ Type
 	var data []byte
 	for at := off; data == nil; {
@@ -278,19 +302,21 @@ func (p *pack) read(db *DB, off int64, depth int) (Type, []byte, error) {
 		if err != nil {
 			return 0, nil, err
 		}
+		if e.typ == ofsDelta || e.typ == refDelta {
+			if why := cost.step(p, at, e.size); why != "" {
+				return 0, nil, p.corrupt(off, why)
+			}
+		}
 		buf, err := p.inflate(at, e)
 		if err != nil {
 			return 0, nil, err
 		}
-		if len(chain)+depth > maxChain {
-			return 0, nil, p.corrupt(off, "its delta chain doesn't end")
-		}
 		switch e.typ {
 		case ofsDelta:
-			chain = append(chain, link{at, buf})
+			links = append(links, link{at, buf})
 			at = e.base
 		case refDelta:
-			chain = append(chain, link{at, buf})
+			links = append(links, link{at, buf})
 			if base, ok, err := p.find(e.baseID); err != nil {
 				return 0, nil, err
 			} else if ok {
@@ -299,7 +325,7 @@ func (p *pack) read(db *DB, off int64, depth int) (Type, []byte, error) {
 			}
 			// Only a thin pack has its base elsewhere; git completes those, but reading them is harmless.
 			err := db.find(e.baseID, func(q *pack, o int64) (err error) {
-				typ, data, err = q.read(db, o, depth+len(chain))
+				typ, data, err = q.read(db, o, cost)
 				return err
 			}, func(path string) (err error) {
 				typ, data, err = readLoose(path)
@@ -310,7 +336,7 @@ func (p *pack) read(db *DB, off int64, depth int) (Type, []byte, error) {
 			}
 		default:
 			typ, data = e.typ, buf
-			if len(chain) > 0 {
+			if len(links) > 0 {
 				db.cache.put(p, at, typ, data)
 			}
 		}
@@ -318,14 +344,15 @@ func (p *pack) read(db *DB, off int64, depth int) (Type, []byte, error) {
 			break
 		}
 	}
-	for i := len(chain) - 1; i >= 0; i-- {
-		out, err := applyDelta(data, chain[i].delta)
+	for i := len(links) - 1; i >= 0; i-- {
+		out, err := applyDelta(data, links[i].delta)
 		if err != nil {
-			return 0, nil, p.corrupt(chain[i].off, err.Error())
+			return 0, nil, p.corrupt(links[i].off, err.Error())
 		}
+		links[i].delta = nil
 		data = out
 		if i > 0 || typ == Tree {
-			db.cache.put(p, chain[i].off, typ, data)
+			db.cache.put(p, links[i].off, typ, data)
 		}
 	}
 	return typ, data, nil
@@ -338,7 +365,7 @@ func (p *pack) stream(db *DB, off int64, head func(Type, int64), w io.Writer) (i
 		return 0, err
 	}
 	if e.typ == ofsDelta || e.typ == refDelta {
-		t, data, err := p.read(db, off, 0)
+		t, data, err := p.read(db, off, new(chain))
 		if err != nil {
 			return 0, err
 		}
