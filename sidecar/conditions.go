@@ -58,6 +58,8 @@ var conditions = []condition{
 	{"gitimport.MissingObjectError", typed[*gitimport.MissingObjectError](), Failed, "missing_objects", "", "the repository lacks objects that the commit reaches: a partial, shallow or damaged clone"},
 	{"gitimport.CorruptError", typed[*gitimport.CorruptError](), Failed, "corrupt_repository", "", "the repository has damaged objects"},
 	{"objects.CorruptError", typed[*objects.CorruptError](), Failed, "corrupt_repository", "", "the repository has damaged objects"},
+	{"objects.TooLargeError", typed[*objects.TooLargeError](), Refused, "file_too_large", "import", "a file of the repository's own is larger than any that git writes"},
+	{"objects.NotRegularError", typed[*objects.NotRegularError](), Refused, "not_regular", "import", "a file of the repository's own is not a regular file"},
 	{"objects.ErrNotFound", sentinel(objects.ErrNotFound), Failed, "missing_objects", "", "the repository lacks an object"},
 
 	{"dirimport.RequestError", typed[*dirimport.RequestError](), Usage, "usage", "", "the import's options make no sense"},
