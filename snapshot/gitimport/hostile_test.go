@@ -23,7 +23,7 @@ func TestFilesOfARepositoryThatAreNone(t *testing.T) {
 			return os.Truncate(p, 8<<30)
 		},
 	}
-	for _, name := range []string{"HEAD", "config", "commondir", "shallow", "packed-refs", "refs/heads/main", "objects/info/alternates", "index"} {
+	for _, name := range []string{"HEAD", "config", "commondir", "shallow", "packed-refs", "refs/heads/trunk", "objects/info/alternates", "index"} {
 		for what, put := range plant {
 			src := sample(t)
 			git(t, src, "pack-refs", "--all") // so that a reference can be missing
