@@ -11,6 +11,7 @@ import (
 
 	"tine/snapshot"
 	"tine/snapshot/gitimport"
+	"tine/snapshot/gitimport/objects"
 )
 
 // sourcePlaces finds every directory that belongs to the git repository at repo, all of which a run hides (S13): the
@@ -130,6 +131,9 @@ func isGitDir(dir string) bool {
 	return err == nil
 }
 
+// maxGitFile bounds the one path that a worktree's gitdir file holds, in bytes.
+const maxGitFile = 64 << 10
+
 // linkedWorktrees lists the work trees that were added to a repository.
 func linkedWorktrees(common string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(common, "worktrees"))
@@ -142,7 +146,7 @@ func linkedWorktrees(common string) ([]string, error) {
 	var dirs []string
 	for _, e := range entries {
 		admin := filepath.Join(common, "worktrees", e.Name())
-		b, err := os.ReadFile(filepath.Join(admin, "gitdir"))
+		b, err := objects.ReadRegular(filepath.Join(admin, "gitdir"), maxGitFile)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
