@@ -253,7 +253,7 @@ func (f *Fork) replayed(value uint64) (Attr, error) {
 
 // event notes a change that the kernel doesn't know of.
 func (w *writer) event(c *Caller, e Event) {
-	if w.f.events.wanted() && (w.txn || c.Conn == ([16]byte{})) {
+	if (w.txn || c.Conn == ([16]byte{})) && w.f.events.wanted() {
 		w.events = append(w.events, e)
 	}
 }

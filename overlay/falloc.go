@@ -81,6 +81,9 @@ func (w *writer) checkRoom(grow int64) error {
 	return nil
 }
 
+// maxGaps keeps the record of a reservation far below journal.MaxPayload.
+const maxGaps = 10_000
+
 // planReserve reserves what [off, end) doesn't have yet.
 func (w *writer) planReserve(n *node, off, end int64, keep bool) error {
 	var gaps []span
@@ -111,7 +114,8 @@ func (w *writer) planReserve(n *node, off, end int64, keep bool) error {
 	if err := w.checkRoom(grow); err != nil {
 		return err
 	}
-	for _, g := range gaps {
+	// A reservation says how much space a file takes, no more: of a file in crumbs only so many are filled.
+	for _, g := range gaps[:min(len(gaps), maxGaps)] {
 		e := w.rec.Add(journal.Zero)
 		e.Ino, e.Off, e.Len, e.Flags = n.ino, g.off, g.end-g.off, journal.FlagReserved|journal.FlagKeepSize
 	}
