@@ -193,6 +193,20 @@ var clientOps = []struct {
 		d := time.Since(start)
 		return d, unix.Unlink(a)
 	}},
+	{"fsync-clean", func(dir string, n int) (time.Duration, error) {
+		fd, err := unix.Open(dir+"/tree/d0/f0", unix.O_RDONLY, 0)
+		if err != nil {
+			return 0, err
+		}
+		defer unix.Close(fd)
+		start := time.Now()
+		for range n {
+			if err := unix.Fsync(fd); err != nil {
+				return 0, err
+			}
+		}
+		return time.Since(start), nil
+	}},
 	{"overwrite-4k", func(dir string, n int) (time.Duration, error) {
 		data := make([]byte, 4096)
 		fd, err := unix.Open(dir+"/tree/over", unix.O_CREAT|unix.O_WRONLY, 0644)
