@@ -23,7 +23,6 @@ func (s *state) apply(r *journal.Record, layer uint32, start int64) error {
 			return fmt.Errorf("effect %d (kind %d) of record %d: %w", i, e.Kind, r.Seq, err)
 		}
 	}
-	s.changes++
 	return nil
 }
 

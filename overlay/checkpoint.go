@@ -130,7 +130,10 @@ func (f *Fork) compact() error {
 		return nil // a view may show what is dead now
 	}
 	// Reads that began before may still use what died before the moment.
-	for wait := 20 * time.Microsecond; sp.reads.active[parity&1].Load() > 0; wait = min(2*wait, 10*time.Millisecond) {
+	for wait := 20 * time.Microsecond; sp.reads.active[parity&1].Load() > 0; wait *= 2 {
+		if wait > time.Second {
+			return nil // one hangs in a slow source; the next compaction tries again
+		}
 		time.Sleep(wait)
 	}
 	at := int64(pageSize) // the header's page stays

@@ -144,8 +144,8 @@ func Open(cfg Config) (*Fork, error) {
 
 // prepare makes a fork without a state and takes its lock.
 func prepare(cfg Config) (*Fork, error) {
-	if cfg.Base == nil || cfg.LayersDir == "" || len(cfg.Layers) == 0 {
-		return nil, fmt.Errorf("fork %s: base, layers directory and a layer are needed", cfg.ForkID)
+	if cfg.Base == nil || cfg.LayersDir == "" || len(cfg.Layers) == 0 || cfg.ForkID == "" {
+		return nil, fmt.Errorf("fork %q: base, layers directory, a layer and an id are needed", cfg.ForkID)
 	}
 	seen := make(map[LayerID]bool, len(cfg.Layers))
 	for _, id := range cfg.Layers {
@@ -167,7 +167,7 @@ func prepare(cfg Config) (*Fork, error) {
 			return nil, err
 		}
 	}
-	lock, err := lockLayer(cfg.LayersDir, cfg.Layers[len(cfg.Layers)-1], cfg.ForkID, cfg.ReadOnly)
+	lock, err := lockFork(cfg.LayersDir, cfg.ForkID, cfg.ReadOnly)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"tine/overlay/journal"
 	"tine/snapshot/durable"
 )
@@ -55,8 +57,32 @@ var layers = struct {
 	idle  list.List // of *openFile without refs, least recently used first
 }{byDir: make(map[string]*layer)}
 
-// maxIdleFiles bounds the descriptors kept for closed layers; a chain of a thousand layers must not need a thousand.
-const maxIdleFiles = 64
+// maxIdleFiles bounds the descriptors kept for closed layers: a chain of a thousand layers must not need a thousand. It
+// is 64, or an eighth of what the process may open.
+var maxIdleFiles = idleFiles()
+
+func idleFiles() int {
+	const most, least = 64, 4
+	var lim unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) != nil {
+		return most
+	}
+	return int(min(max(lim.Cur/8, least), most))
+}
+
+// openLocked opens one of the layer's files; where the process has too many open, without those that only might be
+// used again. layers.mu is held.
+func (l *layer) openLocked(kind int) (durable.File, error) {
+	for {
+		f, err := l.fs.OpenFile(l.path(kind), os.O_RDONLY, 0)
+		if !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) || layers.idle.Len() == 0 {
+			return f, err
+		}
+		for layers.idle.Len() > 0 {
+			layers.idle.Front().Value.(*openFile).closeLocked()
+		}
+	}
+}
 
 // openLayer takes a reference to a layer. Nothing is opened or made.
 func openLayer(fsys durable.FS, layersDir string, id LayerID) *layer {
@@ -127,7 +153,7 @@ func (l *layer) acquire(kind int) (*openFile, error) {
 	defer layers.mu.Unlock()
 	o := l.files[kind]
 	if o == nil {
-		f, err := l.fs.OpenFile(l.path(kind), os.O_RDONLY, 0)
+		f, err := l.openLocked(kind)
 		if err != nil {
 			return nil, err
 		}

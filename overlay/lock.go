@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -15,8 +16,8 @@ import (
 )
 
 // One file, LAYERS/lock, excludes two servers of one fork: a server holds an open-file-description lock on the one
-// byte that stands for its live layer. A file per fork would cost an inode per fork that nobody has written to yet,
-// and a layer's journal doesn't exist before its first write.
+// byte that stands for the fork. A file per fork would cost an inode per fork that nobody has written to yet, and a
+// layer's journal doesn't exist before its first write.
 
 type lockFile struct {
 	f    *os.File
@@ -36,29 +37,32 @@ type forkLock struct {
 	shared bool
 }
 
-// lockPos is the byte of a layer: 62 bits of its random id.
-func lockPos(id LayerID) int64 { return int64(binary.LittleEndian.Uint64(id[:8]) &^ (3 << 62)) }
+// lockPos is the byte of a fork: 62 bits of its id's digest.
+func lockPos(fork string) int64 {
+	d := sha256.Sum256([]byte(fork))
+	return int64(binary.LittleEndian.Uint64(d[:8]) &^ (3 << 62))
+}
 
-// lockLayer takes the lock on a live layer. A holder that is just going away (a command that reads, a server that
+// lockFork takes the lock on a fork. A holder that is just going away (a command that reads, a server that
 // dies) is waited for, up to two seconds.
-func lockLayer(layersDir string, id LayerID, fork string, shared bool) (*forkLock, error) {
+func lockFork(layersDir, fork string, shared bool) (*forkLock, error) {
 	for wait := time.Millisecond; ; wait *= 2 {
-		l, err := tryLockLayer(layersDir, id, fork, shared)
+		l, err := tryLockFork(layersDir, fork, shared)
 		served, ok := err.(*ServedError)
 		if !ok || served.PID == os.Getpid() {
 			return l, err
 		}
 		if wait > time.Second {
-			served.PID = lockHolder(filepath.Join(layersDir, "lock"), lockPos(id))
+			served.PID = lockHolder(filepath.Join(layersDir, "lock"), lockPos(fork))
 			return nil, served
 		}
 		time.Sleep(wait)
 	}
 }
 
-func tryLockLayer(layersDir string, id LayerID, fork string, shared bool) (*forkLock, error) {
+func tryLockFork(layersDir, fork string, shared bool) (*forkLock, error) {
 	path := filepath.Join(layersDir, "lock")
-	pos := lockPos(id)
+	pos := lockPos(fork)
 	lockFiles.mu.Lock()
 	defer lockFiles.mu.Unlock()
 	lf := lockFiles.m[path]

@@ -66,8 +66,7 @@ type state struct {
 	sizes     int64 // sum of the sizes of regular files
 	ownInodes int64 // made here and not in the base
 	ownBytes  int64 // bytes in extents that take space
-	inline    int64 // bytes of extents that lie in the live layer's journal (never exact after a Clone)
-	changes   uint64
+	inline    int64 // bytes of extents that lie in the live layer's journal (shared ones more than once)
 
 	// dead is told which stored runs no longer show anywhere; nil during replay.
 	dead func(extent)

@@ -30,19 +30,6 @@ type View struct {
 // caller has durably recorded newLayer as the fork's last layer *before* (a crash in between is harmless: opening
 // treats a layer without files as empty). Changes wait meanwhile. A sync in progress is not waited for.
 func (f *Fork) Rotate(newLayer LayerID) (*View, error) {
-	lock, err := lockLayer(f.cfg.LayersDir, newLayer, f.cfg.ForkID, false)
-	if err != nil {
-		return nil, err
-	}
-	v, err := f.rotate(newLayer, lock)
-	if err != nil {
-		lock.unlock()
-	}
-	return v, err
-}
-
-// rotate does what has to be done while changes wait.
-func (f *Fork) rotate(newLayer LayerID, lock *forkLock) (*View, error) {
 	if err := f.gate.park(context.Background()); err != nil {
 		return nil, err
 	}
@@ -54,7 +41,7 @@ func (f *Fork) rotate(newLayer LayerID, lock *forkLock) (*View, error) {
 	if err := f.w.writable(); err != nil {
 		return nil, err
 	}
-	if err := f.rotateLocked(newLayer, lock); err != nil {
+	if err := f.rotateLocked(newLayer); err != nil {
 		return nil, err
 	}
 	// The new live layer is no part of the view.
@@ -62,7 +49,7 @@ func (f *Fork) rotate(newLayer LayerID, lock *forkLock) (*View, error) {
 }
 
 // rotateLocked closes the live layer. f.turn and f.mu are held and no change is in progress.
-func (f *Fork) rotateLocked(newLayer LayerID, lock *forkLock) error {
+func (f *Fork) rotateLocked(newLayer LayerID) error {
 	for _, l := range f.table {
 		if l.id == newLayer {
 			return fmt.Errorf("fork %s: layer %s is in use already", f.cfg.ForkID, newLayer)
@@ -85,8 +72,6 @@ func (f *Fork) rotateLocked(newLayer LayerID, lock *forkLock) error {
 	} else {
 		old.close()
 	}
-	f.lock.unlock()
-	f.lock = lock
 	f.w.s.inline = 0
 	f.treesAfterRotationLocked(&old)
 	return nil
