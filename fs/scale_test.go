@@ -28,10 +28,10 @@ func TestIdleMountsAreSmall(t *testing.T) {
 	runtime.GC()
 	threads, goroutines, rss := status(t, "Threads:"), runtime.NumGoroutine(), status(t, "VmRSS:")
 	start := time.Now()
-	for range n {
+	for i := range n {
 		fork, err := overlay.Open(overlay.Config{
 			Base: base.Image, Contents: base.Contents, LayersDir: dir, Layers: []overlay.LayerID{overlay.NewLayerID()},
-			ForkID: "f", BaseID: "b",
+			ForkID: "f" + strconv.Itoa(i), BaseID: "b",
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +57,7 @@ func TestIdleMountsAreSmall(t *testing.T) {
 	if th := status(t, "Threads:") - threads; th > 20 {
 		t.Errorf("%d threads more", th)
 	}
-	if n >= 200 && grown > 48 {
+	if n >= 200 && grown > 48 && !raced {
 		t.Errorf("%d KiB a mount", grown)
 	}
 }

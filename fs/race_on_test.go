@@ -1,0 +1,6 @@
+//go:build race
+
+package fs_test
+
+// raced: the race detector's shadow memory makes measuring memory meaningless.
+const raced = true
