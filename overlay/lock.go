@@ -60,6 +60,16 @@ func lockFork(layersDir, fork string, shared bool) (*forkLock, error) {
 	}
 }
 
+// Hold keeps servers away from a fork without opening it, so that also one that can't be opened can be removed. A fork
+// that is served gives a *ServedError.
+func Hold(layersDir, fork string) (release func(), err error) {
+	l, err := lockFork(layersDir, fork, false)
+	if err != nil {
+		return nil, err
+	}
+	return l.unlock, nil
+}
+
 func tryLockFork(layersDir, fork string, shared bool) (*forkLock, error) {
 	path := filepath.Join(layersDir, "lock")
 	pos := lockPos(fork)

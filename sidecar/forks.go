@@ -293,8 +293,8 @@ func servedRefusal(f registry.Fork, s ForkStatus) error {
 
 func shortID(id string) string { return id[:min(12, len(id))] }
 
-// disposeFork removes a fork that nobody serves. It is marked first, so that an interrupted removal is no fork any more
-// and goes on when it is asked for again.
+// disposeFork removes a fork that nobody serves, whether it can be opened or not. It is marked first, so that an
+// interrupted removal is no fork any more and goes on when it is asked for again.
 func (h *Host) disposeFork(id string) error {
 	f, err := h.forks.Get(id)
 	var none *registry.NotFoundError
@@ -305,21 +305,29 @@ func (h *Host) disposeFork(id string) error {
 		return err
 	}
 	if f.State == registry.Ready {
-		l, err := h.openSoon(id) // nobody serves it, and nobody can begin to
+		release, err := h.holdSoon(id) // nobody serves it, and nobody can begin to
 		if err != nil {
 			return err
 		}
-		_, err = h.forks.Update(id, func(f *registry.Fork) error { f.State, f.Name = registry.Removing, ""; return nil })
-		if err := errors.Join(err, l.Close()); err != nil {
+		f, err = h.forks.Update(id, func(f *registry.Fork) error { f.State, f.Name = registry.Removing, ""; return nil })
+		release()
+		if err != nil {
 			return err
 		}
 	}
-	counts, err := h.forks.Layers()
+	// Of forks that are removed at the same time, the one that is marked last removes the layers that they share.
+	list, err := h.forks.List()
 	if err != nil {
 		return err
 	}
+	needed := map[overlay.LayerID]bool{}
+	for _, other := range list {
+		for _, layer := range other.Layers {
+			needed[layer] = needed[layer] || other.State != registry.Removing
+		}
+	}
 	for _, layer := range f.Layers {
-		if counts[layer] > 1 {
+		if needed[layer] {
 			continue
 		}
 		dir := h.path("layers", layer.String())

@@ -67,13 +67,17 @@ func (h *Host) open(ctx context.Context, f registry.Fork, readOnly bool) (Worksp
 	}
 }
 
-// openSoon is openLocal for a fork whose server is about to let it go.
-func (h *Host) openSoon(id string) (*localFork, error) {
+// holdSoon keeps servers away from a fork whose server may be about to let it go. The fork isn't opened, so it may be
+// one that can't be.
+func (h *Host) holdSoon(id string) (release func(), err error) {
+	if err := h.makeDir("layers"); err != nil {
+		return nil, err
+	}
 	for start := time.Now(); ; time.Sleep(openPause) {
-		l, err := h.openLocal(id, false)
+		release, err := overlay.Hold(h.path("layers"), id)
 		var served *overlay.ServedError
 		if !errors.As(err, &served) || time.Since(start) > openTries {
-			return l, err
+			return release, err
 		}
 	}
 }
