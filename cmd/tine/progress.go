@@ -22,10 +22,14 @@ func (a *app) progress() (report sidecar.Progress, done func()) {
 	var mu sync.Mutex
 	var bar *progressbar.ProgressBar
 	var stage string
+	over := false
 	out := &lateWriter{a.err, time.Now().Add(progressDelay)}
 	report = func(s sidecar.Step) {
 		mu.Lock()
 		defer mu.Unlock()
+		if over {
+			return
+		}
 		total := s.Total
 		if total <= 0 {
 			total = -1
@@ -45,6 +49,7 @@ func (a *app) progress() (report sidecar.Progress, done func()) {
 				progressbar.OptionUseIECUnits(true),
 				progressbar.OptionSetPredictTime(true),
 				progressbar.OptionThrottle(100*time.Millisecond),
+				progressbar.OptionSetSpinnerChangeInterval(0), // no painting between steps: the terminal may be the program's by then
 				progressbar.OptionFullWidth(),
 				progressbar.OptionEnableColorCodes(a.errColour),
 				progressbar.OptionClearOnFinish(),
@@ -58,6 +63,7 @@ func (a *app) progress() (report sidecar.Progress, done func()) {
 	return report, func() {
 		mu.Lock()
 		defer mu.Unlock()
+		over = true
 		if bar != nil {
 			bar.Clear()
 			bar = nil
