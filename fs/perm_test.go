@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -25,10 +26,7 @@ func owned(e imagetest.Entry) imagetest.Entry {
 // openable makes the test's directories passable for the user.
 func openable(t *testing.T, dir string) {
 	t.Helper()
-	for d := dir; strings.HasPrefix(d, "/tmp/"); d = d[:strings.LastIndexByte(d, '/')] {
-		if d == "/tmp" {
-			break
-		}
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
 		os.Chmod(d, 0755)
 	}
 }
