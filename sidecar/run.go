@@ -310,7 +310,7 @@ func (r *run) forward(p *isolate.Process) {
 func (r *run) ended(s isolate.Status) {
 	now := time.Now().UTC()
 	r.record.Ended, r.record.Seconds = &now, s.Elapsed.Seconds()
-	r.record.Status = &s.Code
+	r.record.Status, r.record.OOMKilled = &s.Code, s.OOMKilled
 	switch {
 	case s.Expired:
 		r.record.State = record.Deadline

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"tine/sidecar/isolate"
 	"tine/sidecar/record"
 	"tine/snapshot/durable"
 	"tine/snapshot/pin"
@@ -211,4 +212,21 @@ func TestS13_SourceStaysHiddenWhateverTheWayToIt(t *testing.T) {
 		}
 		from = *res.Record.Systems[0].Sealed
 	}
+}
+
+func TestRunSaysThatTheMemoryLimitKilled(t *testing.T) {
+	h, repo := testHost(t)
+	res, err := h.Run(context.Background(), &RunRequest{Repo: repo, Memory: 64 << 20, Args: []string{"sh", "-c", "head -c 200M /dev/zero | tail -c 200M >/dev/null"}})
+	var unsupported *isolate.UnsupportedError
+	if errors.As(err, &unsupported) {
+		t.Skip(err)
+	}
+	if err != nil || !res.Record.OOMKilled || *res.Record.Status != 137 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	res, err = h.Run(context.Background(), &RunRequest{Repo: repo, Args: []string{"sh", "-c", "kill -9 $$"}})
+	if err != nil || res.Record.OOMKilled || *res.Record.Status != 137 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	nothingLeft(t, h)
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tine/sidecar"
+	"tine/sidecar/isolate"
 	"tine/sidecar/record"
 )
 
@@ -79,6 +80,10 @@ func (a *app) runProgram(cmd *cobra.Command, f *runFlags, r *sidecar.RunRequest)
 	r.Started = func() { done(); passing() }
 	result, err := h.Run(ctx, r)
 	done()
+	var spec *isolate.SpecError
+	if errors.As(err, &spec) && spec.Field == "Dir" {
+		err = &usageError{"--workdir: " + spec.Problem}
+	}
 	if result == nil {
 		return err
 	}
@@ -144,6 +149,9 @@ func (a *app) runSummary(result *sidecar.RunResult) {
 		how = "stopped at its deadline"
 	default:
 		return // the error says it
+	}
+	if r.OOMKilled {
+		how += " (the memory limit killed a process)"
 	}
 	sgr := green
 	if *r.Status != 0 {

@@ -33,14 +33,16 @@ const (
 
 // Run is one launch of a program over one or more forks.
 type Run struct {
-	Schema  string            `json:"schema"`
-	ID      string            `json:"run" doc:"the run's id, 32 hex digits"`
-	Name    string            `json:"name" doc:"empty when it has none"`
-	Labels  map[string]string `json:"labels" doc:"what --label gave"`
-	State   State             `json:"state" doc:"starting, running, exited, killed, deadline, failed or lost"`
-	Status  *int              `json:"status" doc:"the program's: its own, 128+n, 124 at the deadline, 125 to 127 when it was not started; null before the end"`
-	Error   *Error            `json:"error" doc:"what tine failed at, also after the program ended; null when it did not"`
-	Pending bool              `json:"pending" doc:"a clean-up is still to come"`
+	Schema string            `json:"schema"`
+	ID     string            `json:"run" doc:"the run's id, 32 hex digits"`
+	Name   string            `json:"name" doc:"empty when it has none"`
+	Labels map[string]string `json:"labels" doc:"what --label gave"`
+	State  State             `json:"state" doc:"starting, running, exited, killed, deadline, failed or lost"`
+	Status *int              `json:"status" doc:"the program's: its own, 128+n, 124 at the deadline, 125 to 127 when it was not started; null before the end"`
+	// OOMKilled explains a status of 137, and output that is not all there.
+	OOMKilled bool   `json:"oom_killed" doc:"the memory limit killed a process of the run"`
+	Error     *Error `json:"error" doc:"what tine failed at, also after the program ended; null when it did not"`
+	Pending   bool   `json:"pending" doc:"a clean-up is still to come"`
 
 	Command   Command  `json:"command"`
 	Systems   []System `json:"systems" doc:"the first is primary, at /workspace"`
