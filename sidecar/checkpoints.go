@@ -201,11 +201,11 @@ func (h *Host) Tag(ctx context.Context, ref, name string, force bool) (string, e
 // Untag removes a name. The checkpoint's data goes by gc, if nothing else needs it.
 func (h *Host) Untag(name string) error {
 	if h.store == nil {
-		return &NotFoundError{"name", name}
+		return &NotFoundError{missingName, name}
 	}
 	err := h.store.Untag(name)
 	if errors.Is(err, snapshot.ErrNotFound) {
-		return &NotFoundError{"name", name}
+		return &NotFoundError{missingName, name}
 	}
 	return err
 }
@@ -303,7 +303,7 @@ func find(files image.Tree, name string) (image.Node, error) {
 		}
 	}
 	if errors.Is(err, image.ErrNotExist) {
-		return n, &NotFoundError{"path in the checkpoint", name}
+		return n, &NotFoundError{missingPath, name}
 	}
 	return n, err
 }

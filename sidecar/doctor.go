@@ -86,6 +86,9 @@ func checkPrivileges() (level, found, remedy string) {
 
 func checkFuse() (level, found, remedy string) {
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EACCES) && os.Geteuid() != 0 {
+		return "problem", err.Error(), "it is opened by root"
+	}
 	if err != nil {
 		return "problem", err.Error(), "load the fuse module (modprobe fuse); in a container, pass --device /dev/fuse"
 	}

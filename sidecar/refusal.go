@@ -41,12 +41,23 @@ var ErrNotFound = errors.New("not found")
 
 // NotFoundError says what kind of thing was looked for, by which id or name.
 type NotFoundError struct {
-	Kind string // "checkpoint", "fork", "run", or "" for anything
+	Kind string // "checkpoint", "fork", "run", missingName, missingPath, or "" for anything
 	Ref  string
 }
 
+// Kinds of what has no id.
+const (
+	missingName = "name"
+	missingPath = "path in the checkpoint"
+)
+
 func (e *NotFoundError) Error() string {
-	if e.Kind == "" {
+	switch e.Kind {
+	case missingName:
+		return fmt.Sprintf("no checkpoint has the name %q", e.Ref)
+	case missingPath:
+		return fmt.Sprintf("the checkpoint has no path %q", e.Ref)
+	case "":
 		return fmt.Sprintf("nothing here has the id or name %q", e.Ref)
 	}
 	return fmt.Sprintf("no %s has the id or name %q", e.Kind, e.Ref)

@@ -2,7 +2,6 @@ package sidecar
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -189,10 +188,14 @@ func checkCover(hidden []string, home string) error {
 				continue
 			}
 			if within(real, dir) {
+				what := dir + " holds " + needed
+				if needed == home {
+					what = dir + " holds the program's home directory " + home
+				}
 				return &Refusal{
 					Rule: "S13", Code: "source_covers_host",
 					Summary: "the source repository or the store covers a directory that the program needs (/, /usr or the home directory), so it can't be hidden",
-					Detail:  fmt.Sprintf("%s holds %s, so it can't be hidden from the program", dir, needed),
+					Detail:  what + ", so it can't be hidden from the program",
 					Remedy:  "use a clone in a directory of its own, or give up the isolation with --writable-host",
 				}
 			}

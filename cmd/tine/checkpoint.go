@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -71,7 +72,11 @@ func orDash(s string) string {
 // origin says where a checkpoint first came from, shortly.
 func origin(c *sidecar.Checkpoint) string {
 	if c.Commit != nil {
-		return "commit " + short(*c.Commit)
+		from := "commit " + short(*c.Commit)
+		if len(c.Provenance) > 0 && c.Provenance[0].Detail["dirty"] == "true" {
+			from = "work tree at " + short(*c.Commit)
+		}
+		return from
 	}
 	if c.Parent != nil {
 		return "sealed over " + short(*c.Parent)
@@ -116,12 +121,11 @@ func (a *app) showCheckpoint(w io.Writer, c *sidecar.Checkpoint) error {
 	}
 	p.add("holds", count(c.Files, "file")+", "+size(c.Bytes))
 	p.add("labels", labelList(c.Labels))
-	for i, from := range c.Provenance {
-		name := ""
-		if i == 0 {
-			name = "from"
-		}
-		line := fmt.Sprintf("%s  %s %s", from.At.Format(time.RFC3339), from.Kind, shown(from.Source))
+	// What came in the same way many times, as by runs on one commit, is one line.
+	times, last := map[string]int{}, map[string]time.Time{}
+	var ways []string
+	for _, from := range c.Provenance {
+		line := from.Kind + " " + shown(from.Source)
 		var keys []string
 		for k := range from.Detail {
 			keys = append(keys, k)
@@ -130,7 +134,21 @@ func (a *app) showCheckpoint(w io.Writer, c *sidecar.Checkpoint) error {
 		for _, k := range keys {
 			line += "  " + k + "=" + shown(from.Detail[k])
 		}
-		p.add(name, line)
+		if times[line]++; times[line] == 1 {
+			ways = append(ways, line)
+		}
+		last[line] = from.At
+	}
+	for i, line := range ways {
+		name := ""
+		if i == 0 {
+			name = "from"
+		}
+		when := last[line].Format(time.RFC3339)
+		if n := times[line]; n > 1 {
+			when += fmt.Sprintf(" (%d times)", n)
+		}
+		p.add(name, when+"  "+line)
 	}
 	return p.write(w, a.outColour)
 }
@@ -298,11 +316,23 @@ type removedDocument struct {
 	Removed []string `json:"removed" doc:"ids or names"`
 }
 
-func (a *app) printRemoved(removed []string) error {
-	if !a.json {
-		return nil
+// removeEach removes all that refs name, also after a failure, as rm does, and then tells of every failure.
+func (a *app) removeEach(refs []string, remove func(string) (string, error)) error {
+	var removed []string
+	var failures []error
+	for _, ref := range refs {
+		if id, err := remove(ref); err != nil {
+			failures = append(failures, err)
+		} else {
+			removed = append(removed, id)
+		}
 	}
-	return a.printJSON(removedDocument{"tine.removed/v1", removed})
+	if a.json && removed != nil {
+		if err := a.printJSON(removedDocument{"tine.removed/v1", removed}); err != nil {
+			return err
+		}
+	}
+	return errors.Join(failures...)
 }
 
 func (a *app) checkpointRm() *cobra.Command {
@@ -330,12 +360,7 @@ func (a *app) untag(_ *cobra.Command, names []string) (err error) {
 		return err
 	}
 	defer closing(h, &err)
-	for _, name := range names {
-		if err := h.Untag(name); err != nil {
-			return err
-		}
-	}
-	return a.printRemoved(names)
+	return a.removeEach(names, func(name string) (string, error) { return name, h.Untag(name) })
 }
 
 // tagDocument is the answer to tag.

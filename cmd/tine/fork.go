@@ -73,8 +73,8 @@ Into a pipe or a file it prints the JSON document without being asked; with --co
 	f.StringVar(&r.Name, "name", "", "`NAME` the fork; with --count, NAME-1, NAME-2, …")
 	f.BoolVar(&r.Force, "force", false, "take the name away from what has it")
 	f.IntVar(&r.Count, "count", 1, "make `N`")
-	f.Var(&maxBytes, "max-bytes", "limit what it can hold: `BYTES`, or a number with K, M or G")
-	f.Int64Var(&r.MaxFiles, "max-files", 0, "limit its files and directories to `N`")
+	f.Var(&maxBytes, "max-bytes", "limit what is written to it: `BYTES`, or a number with K, M or G")
+	f.Int64Var(&r.MaxFiles, "max-files", 0, "limit the files and directories made in it to `N`")
 	f.StringArrayVar(&labels, "label", nil, "label the fork, `K=V` (repeatable)")
 	return cmd
 }
@@ -301,15 +301,7 @@ func (a *app) forkRm() *cobra.Command {
 				return err
 			}
 			defer closing(h, &err)
-			var removed []string
-			for _, ref := range args {
-				id, err := h.RemoveFork(cmd.Context(), ref, force)
-				if err != nil {
-					return err
-				}
-				removed = append(removed, id)
-			}
-			return a.printRemoved(removed)
+			return a.removeEach(args, func(ref string) (string, error) { return h.RemoveFork(cmd.Context(), ref, force) })
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "unmount it where it is mounted")

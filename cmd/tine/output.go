@@ -68,6 +68,7 @@ func (a *app) fail(cmd *cobra.Command, err error) int {
 	}
 	message := err.Error()
 	if status == statusRefused && !strings.Contains(message, "refused (") {
+		message = strings.TrimPrefix(message, "refused: ")
 		message = fmt.Sprintf("refused (%s): %s", body.Rule, message)
 	}
 	fmt.Fprintf(a.err, "tine: %s\n", strings.ReplaceAll(message, "\n", "\ntine: "))

@@ -80,11 +80,14 @@ program changed, and seals that into a checkpoint that never changes again.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := exclusive(cmd); err != nil {
+				return err
+			}
 			return a.startLog()
 		},
 	}
 	root.SuggestionsMinimumDistance = 2
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err.Error()} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{flagMessage(err)} })
 	f := root.PersistentFlags()
 	f.StringVar(&a.store, "store", defaultStore(), "keep everything in `DIR` (TINE_STORE)")
 	f.StringVar(&a.socket, "socket", defaultSocket(), "the sidecar's `SOCKET`, used when it listens (TINE_SOCKET)")
@@ -102,7 +105,49 @@ program changed, and seals that into a checkpoint that never changes again.`,
 	root.SetHelpCommandGroupID("host")
 	root.SetCompletionCommandGroupID("host")
 	root.AddCommand(a.commands()...)
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" {
+			cmd.Example = "  tine help fork create"
+			cmd.Args = func(_ *cobra.Command, args []string) error {
+				found, rest, err := root.Find(args)
+				if err != nil {
+					return &usageError{err.Error()}
+				}
+				return unknownCommand(found, rest)
+			}
+		}
+	}
 	return root
+}
+
+// flagMessage says what a number's flag takes, instead of which function could not parse it.
+func flagMessage(err error) string {
+	message, parser, ok := strings.Cut(err.Error(), "strconv.Parse")
+	switch {
+	case !ok:
+		return message
+	case strings.HasPrefix(parser, "Int"):
+		return message + "give a whole number"
+	case strings.HasPrefix(parser, "Float"):
+		return message + "give a number"
+	default:
+		return message + "give true or false"
+	}
+}
+
+// exclusive finds flags that were given together and exclude each other.
+func exclusive(cmd *cobra.Command) error {
+	err := cmd.ValidateFlagGroups()
+	if err == nil {
+		return nil
+	}
+	message := err.Error()
+	if _, given, ok := strings.Cut(message, "; ["); ok {
+		given, _, _ = strings.Cut(given, "]")
+		message = "give only one of --" + strings.Join(strings.Fields(given), ", --")
+	}
+	return &usageError{message}
 }
 
 func complete(cmd *cobra.Command, flag string, values ...string) {

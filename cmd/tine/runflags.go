@@ -30,13 +30,13 @@ type runFlags struct {
 func (f *runFlags) register(cmd *cobra.Command, seal sidecar.SealPolicy) {
 	s := cmd.Flags()
 	s.SetInterspersed(false) // what follows the program's name is the program's
-	s.StringVar(&f.workdir, "workdir", "", "start in `DIR`, absolute or below /workspace")
+	s.StringVar(&f.workdir, "workdir", "", "start in `DIR`, absolute or below /workspace (default /workspace)")
 	s.StringArrayVar(&f.env, "env", nil, "set a variable: `K=V`, or K to pass on your own value (repeatable)")
 	s.StringVar(&f.user, "user", "", "run as `USER` or USER:GROUP, names or numbers (default you)")
 	s.Int64Var(&f.deadline, "deadline-seconds", 0, "stop the program after `N` seconds, with status 124")
 	s.Var(&f.memory, "memory", "limit its memory: `BYTES`, or a number with K, M or G")
 	s.Float64Var(&f.cpus, "cpus", 0, "limit its time to that of `N` processors")
-	s.Int64Var(&f.pids, "pids", 0, "limit its processes and threads to `N`")
+	s.Int64Var(&f.pids, "pids", 0, "limit its processes and threads to `N`, and up to 16 of tine's own beside them")
 	s.StringVar(&f.network, "network", "host", "`NET`: host or none")
 	s.BoolVar(&f.writableHost, "writable-host", false, "no isolation: the program sees and may change the host")
 	s.StringVar(&f.seal, "seal", string(seal), "`WHEN` to seal: changed (if something did), always or never")
@@ -65,8 +65,10 @@ func (f *runFlags) request(a *app, args []string) (*sidecar.RunRequest, error) {
 	if f.runtime != "local" {
 		return nil, &usageError{fmt.Sprintf("--runtime %q: this tine has the runtime local", f.runtime)}
 	}
-	if f.cpus < 0 || f.pids < 0 || f.deadline < 0 {
-		return nil, &usageError{"a limit is a positive number"}
+	for flag, n := range map[string]float64{"--cpus": f.cpus, "--pids": float64(f.pids), "--deadline-seconds": float64(f.deadline)} {
+		if n < 0 {
+			return nil, &usageError{flag + ": a limit is a positive number"}
+		}
 	}
 	r := &sidecar.RunRequest{
 		Args: args, Workdir: f.workdir, Env: f.env, User: f.user,

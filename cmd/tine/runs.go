@@ -124,6 +124,9 @@ func (a *app) showRun(w io.Writer, r *record.Run) error {
 	p.add("name", r.Name)
 	p.add("program", shown(strings.Join(r.Command.Args, " ")))
 	p.add("state", runState(r))
+	if r.OOMKilled {
+		p.add("memory", "the limit of "+size(r.Limits.Memory)+" killed a process")
+	}
 	if r.Error != nil {
 		p.add("error", r.Error.Summary)
 	}
@@ -133,7 +136,9 @@ func (a *app) showRun(w io.Writer, r *record.Run) error {
 	}
 	p.add("user", r.Command.User)
 	p.add("directory", shown(r.Command.Dir))
-	p.add("isolation", r.Isolation+", home "+orDash(r.Home)+", network "+orDash(r.Limits.Network))
+	if r.Isolation != "" { // it was set up
+		p.add("isolation", r.Isolation+", home "+orDash(r.Home)+", network "+orDash(r.Limits.Network))
+	}
 	p.add("notes", strings.Join(r.Notes, "\n"))
 	p.add("labels", labelList(r.Labels))
 	for _, s := range r.Systems {
@@ -145,7 +150,10 @@ func (a *app) showRun(w io.Writer, r *record.Run) error {
 			lines = append(lines, "sealed     "+*s.Sealed)
 		}
 		fork := "fork       " + s.Fork
-		if !r.Kept {
+		switch {
+		case r.State == record.Lost:
+			fork += ", left as it was; 'tine seal --run' keeps its work"
+		case r.Ended != nil && !r.Kept:
 			fork += " (removed)"
 		}
 		if r.Ended != nil {
@@ -170,15 +178,7 @@ was killed, the fork is removed, too.`,
 				return err
 			}
 			defer closing(h, &err)
-			var removed []string
-			for _, ref := range args {
-				id, err := h.RemoveRun(cmd.Context(), ref)
-				if err != nil {
-					return err
-				}
-				removed = append(removed, id)
-			}
-			return a.printRemoved(removed)
+			return a.removeEach(args, func(ref string) (string, error) { return h.RemoveRun(cmd.Context(), ref) })
 		},
 	}
 }
@@ -187,6 +187,7 @@ was killed, the fork is removed, too.`,
 func (a *app) inspectCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "inspect ID", Short: "Show whatever an id or a name belongs to", GroupID: "host",
+		Long:              `inspect shows the checkpoint, fork or run with an id or a name. Where several have one name it is the first of these.`,
 		Example:           "  tine inspect 3fa9c1",
 		Args:              exactly("ID"),
 		ValidArgsFunction: a.completeArgs(1, "checkpoint", "fork", "run"),
