@@ -38,8 +38,9 @@ Notes and a link"
 		git fsck --full --strict; git gc -q; git fsck --full --strict; git repack -adq; git fsck --full --strict
 		git checkout -q work; test -z "$(git status --porcelain)"; git cat-file -e work:untracked
 		echo 1 >"f"; git add f; git commit -q --amend -m amended; git rev-parse --verify -q HEAD >/dev/null`)
-	if want := l.shell(m, "git rev-parse HEAD^{tree}"); l.seal(fork).Changed == false || l.treeOf(l.seal(fork).Checkpoint) != want {
-		t.Errorf("the sealed checkpoint's tree is not HEAD's, %s", want)
+	want := l.shell(m, "git rev-parse HEAD^{tree}")
+	if sealed := l.seal(fork); !sealed.Changed || l.treeOf(sealed.Checkpoint) != want {
+		t.Errorf("sealed as %+v with tree %s, HEAD's is %s", sealed, l.treeOf(sealed.Checkpoint), want)
 	}
 	s.stop()
 }
