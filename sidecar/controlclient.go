@@ -46,7 +46,9 @@ func findServer(ctx context.Context, dir, store, fork string) (*remoteFork, erro
 }
 
 // eachServer calls do for each process of the store that answers, until do takes one (which then is the caller's).
-// Sockets whose process is gone are removed: their names are never used again.
+// Sockets whose process is gone are removed: their names are never used again. One that is stopped, or dies while it is
+// asked, must not keep commands from what others serve or nobody does: it is passed over, and the fork's lock tells
+// whether the fork is its.
 func eachServer(ctx context.Context, dir, store string, do func(*remoteFork) (taken bool, err error)) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,7 +57,6 @@ func eachServer(ctx context.Context, dir, store string, do func(*remoteFork) (ta
 	if err != nil {
 		return fmt.Errorf("control sockets: %w", err)
 	}
-	var unclear error
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), ".sock") {
 			continue
@@ -66,8 +67,9 @@ func eachServer(ctx context.Context, dir, store string, do func(*remoteFork) (ta
 		case errors.Is(err, unix.ECONNREFUSED):
 			os.Remove(filepath.Join(dir, e.Name()))
 		case errors.Is(err, fs.ErrNotExist): // it has just ended
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
 		case err != nil:
-			unclear = err
 		case r.hello.Store == store:
 			taken, err := do(r)
 			if taken || err != nil {
@@ -76,7 +78,7 @@ func eachServer(ctx context.Context, dir, store string, do func(*remoteFork) (ta
 		}
 		r.client.CloseIdleConnections()
 	}
-	return unclear
+	return nil
 }
 
 // statuses asks a process for all forks that it serves.

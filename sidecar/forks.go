@@ -77,7 +77,10 @@ func (h *Host) Forks(ctx context.Context) ([]*Fork, error) {
 		for _, s := range statuses {
 			serving[s.Fork] = s
 		}
-		return false, err
+		if ctx.Err() != nil {
+			return false, err
+		}
+		return false, nil // one that dies while it is asked serves nothing
 	})
 	if err != nil {
 		return nil, err

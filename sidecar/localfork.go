@@ -56,8 +56,11 @@ func (h *Host) open(ctx context.Context, f registry.Fork, readOnly bool) (Worksp
 		if err == nil {
 			return local, nil
 		}
-		if !errors.As(err, &served) || time.Since(start) > openTries {
+		if !errors.As(err, &served) {
 			return nil, err
+		}
+		if time.Since(start) > openTries {
+			return nil, fmt.Errorf("%w, which doesn't answer", err)
 		}
 		select {
 		case <-ctx.Done():
