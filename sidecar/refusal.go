@@ -3,6 +3,7 @@ package sidecar
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Refusal is a request that a rule forbids. Nothing was changed. Rule is a clause of the contracts where there is one
@@ -60,7 +61,11 @@ func (e *NotFoundError) Error() string {
 	case "":
 		return fmt.Sprintf("nothing here has the id or name %q", e.Ref)
 	}
-	return fmt.Sprintf("no %s has the id or name %q", e.Kind, e.Ref)
+	message := fmt.Sprintf("no %s has the id or name %q", e.Kind, e.Ref)
+	if e.Ref != "" && len(e.Ref) < minPrefix && strings.Trim(e.Ref, "0123456789abcdef") == "" {
+		message += fmt.Sprintf("; shorten ids to %d digits at least", minPrefix)
+	}
+	return message
 }
 
 func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }

@@ -49,8 +49,15 @@ replayed. It fails when it finds damage, and changes nothing unless --repair is 
 	return cmd
 }
 
+// faultLines is how many faults people see: a source that is gone is one for each of its contents.
+const faultLines = 20
+
 func (a *app) showFsck(w io.Writer, doc *sidecar.FsckReport) error {
-	for _, f := range doc.Faults {
+	for i, f := range doc.Faults {
+		if i == faultLines {
+			fmt.Fprintf(w, "… and %s; --json lists them all\n", count(int64(len(doc.Faults)-i), "more fault"))
+			break
+		}
 		fmt.Fprintf(w, "%s %s\n", paint(a.outColour, red, "damaged:"), f)
 	}
 	for _, f := range doc.Repaired {
