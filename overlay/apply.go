@@ -323,6 +323,9 @@ func (s *state) applyClone(r *journal.Record, e *journal.Effect) error {
 	}
 	for _, x := range runs {
 		x.off += e.DstOff - e.Off
+		if x.kind == extHole {
+			x.kind = extReserved // a copy has no holes, as if its zeroes had been written
+		}
 		s.put(dst, x)
 	}
 	s.touch(dst, r, e.Flags, e.DstOff+e.Len)

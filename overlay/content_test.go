@@ -43,8 +43,14 @@ func TestSeekFindsDataAndHoles(t *testing.T) {
 	e.must(e.f.Fallocate(root, big, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 8192, 8192))
 	e.seek(big, 0, unix.SEEK_HOLE, 8192)
 	e.seek(big, 9000, unix.SEEK_DATA, 16384)
-	e.must(e.f.Fallocate(root, ino, 0, 0, 4096))
-	e.seek(ino, 0, unix.SEEK_DATA, 98304)
+	e.must(e.f.Fallocate(root, ino, 0, 8192, 4096))
+	e.seek(ino, 0, unix.SEEK_DATA, 8192)
+	e.seek(ino, 8192, unix.SEEK_HOLE, 12288)
+	// A copy of a hole is no hole.
+	c := e.put(1, "copy", "")
+	_, err = e.f.CopyRange(root, ino, 20_000, c, 0, 20_000)
+	e.must(err)
+	e.seek(c, 0, unix.SEEK_HOLE, 20_000)
 }
 
 func (e *env) blocks(ino uint64) int64 {

@@ -119,19 +119,16 @@ func (w *writer) planReserve(n *node, off, end int64, keep bool) error {
 		e := w.rec.Add(journal.Zero)
 		e.Ino, e.Off, e.Len, e.Flags = n.ino, g.off, g.end-g.off, journal.FlagReserved|journal.FlagKeepSize
 	}
-	// ext4 sets both times when the size grows or blocks are new, and ctime at least.
-	mask := journal.MaskCtimeNow
 	if !keep && end > n.size {
 		e := w.rec.Add(journal.Size)
-		e.Ino, e.Len, e.Flags = n.ino, end, journal.FlagTouch
-		mask |= journal.MaskMtimeNow
+		e.Ino, e.Len = n.ino, end
 	}
-	w.touch(n.ino, mask)
+	w.touch(n.ino, journal.MaskMtimeNow|journal.MaskCtimeNow) // ext4 does, even where nothing is new
 	return nil
 }
 
 // Seek finds the next data or hole at or behind off; ENXIO behind the end of the file, or when no data follows.
-// What the base has is data.
+// What the base has is data, and so is what fallocate reserved: on ext4 it is as soon as somebody has read it.
 func (f *Fork) Seek(ino uint64, off int64, whence int) (int64, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -206,8 +203,8 @@ func (n *node) eachPageRun(off int64, visit func(lo, hi int64, data bool) bool) 
 			return false
 		}
 		base = max(base, x.end())
-		if x.hasBytes() {
-			return data(x.off, x.end())
+		if x.kind != extHole {
+			return data(x.off, min(x.end(), n.size))
 		}
 		return true
 	})
