@@ -31,6 +31,7 @@ type run struct {
 	who    identity
 	env    []string
 	hide   []string
+	warned []string // by the import
 	record *record.Run
 	base   snapshot.Checkpoint
 	pin    string   // id; "" before it is made
@@ -76,7 +77,7 @@ func (r *run) prepare(ctx context.Context) error {
 	if r.req.Repo != "" {
 		repo, err := gitimport.Locate(r.req.Repo)
 		if err != nil && here {
-			return fmt.Errorf("nothing to work on: the current directory is in no repository, and neither --repo nor --checkpoint is given: %w", err)
+			return fmt.Errorf("nothing to work on: neither --repo nor --checkpoint is given, and here is no repository: %w", err)
 		}
 		if err != nil {
 			return err
@@ -124,6 +125,7 @@ func (r *run) source(ctx context.Context) (snapshot.Checkpoint, error) {
 		if err != nil {
 			return snapshot.Checkpoint{}, err
 		}
+		r.warned = res.Warnings
 		return res.Checkpoint, nil
 	}
 }
@@ -179,6 +181,7 @@ func (r *run) begin(ctx context.Context) error {
 		Limits:  record.Limits{DeadlineSeconds: int64(q.Deadline / time.Second), Memory: q.Memory, CPUs: q.CPUs, PIDs: q.PIDs, Network: q.Network},
 		Digests: map[string]string{}, Started: time.Now().UTC(), Kept: q.Keep || q.Fork != "", Host: self,
 		Systems: []record.System{}, Environment: []record.Identity{}, Notes: []string{},
+		Warnings: append([]string{}, r.warned...),
 	}
 	if r.record.Digests["command"], err = record.Digest(command); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -63,6 +64,9 @@ type errorBody struct {
 // fail reports err and returns the exit status.
 func (a *app) fail(cmd *cobra.Command, err error) int {
 	status, body := verdictOf(err)
+	if body.Code == "no_fuse" && os.Geteuid() != 0 {
+		err = fmt.Errorf("%w; forks are mounted by root", err)
+	}
 	if a.json && !a.printed {
 		a.printJSON(errorDocument{Schema: "tine.error/v1", Error: body})
 	}

@@ -157,6 +157,9 @@ func (a *app) runSummary(result *sidecar.RunResult) {
 	if *r.Status != 0 {
 		sgr = red
 	}
+	for _, w := range r.Warnings {
+		head("%s %s", paint(a.errColour, yellow, "warning:"), w)
+	}
 	for i, s := range r.Systems {
 		if i == 0 {
 			changed := count(int64(s.ChangedFiles), "file") + " changed"

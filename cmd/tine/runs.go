@@ -140,6 +140,7 @@ func (a *app) showRun(w io.Writer, r *record.Run) error {
 		p.add("isolation", r.Isolation+", home "+orDash(r.Home)+", network "+orDash(r.Limits.Network))
 	}
 	p.add("notes", strings.Join(r.Notes, "\n"))
+	p.add("warnings", strings.Join(r.Warnings, "\n"))
 	p.add("labels", labelList(r.Labels))
 	for _, s := range r.Systems {
 		lines := []string{"at " + s.Path, "checkpoint " + s.Checkpoint, "tree       " + s.Tree}

@@ -50,6 +50,7 @@ type Run struct {
 	Isolation string   `json:"isolation" doc:"namespaces, or host where --writable-host lifted it (S13)"`
 	Home      string   `json:"home" doc:"overlay, empty or host: what the program saw as its home"`
 	Notes     []string `json:"notes" doc:"what of the isolation is not as it would be on another host"`
+	Warnings  []string `json:"warnings" doc:"what the repository asks for that its import for this run didn't do"`
 	Limits    Limits   `json:"limits"`
 	// Environment is the environment identity (A10). It claims nothing about what was read.
 	Environment []Identity        `json:"environment" doc:"what each system was at the start"`
