@@ -115,6 +115,10 @@ func (c *checker) checkpoints() error {
 	if err != nil {
 		return err
 	}
+	// Contents are published before the checkpoint that names them, so the index has to be as new as the list.
+	if _, err := c.s.segs.reload(); err != nil {
+		return err
+	}
 	known := map[string]bool{}
 	for _, id := range ids {
 		known[id] = true
