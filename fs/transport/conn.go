@@ -127,10 +127,9 @@ func (c *Conn) finish() {
 	})
 }
 
-// answer runs the handler and writes its reply. A panic is EIO.
-func (c *Conn) answer(msg Msg, out []byte) {
+// reply writes the answer of n bytes in out to msg.
+func (c *Conn) reply(msg Msg, out []byte, n int) {
 	op, unique := msg.Opcode(), msg.Unique()
-	n := c.handle(msg, out)
 	if noReply(op) {
 		return
 	}
@@ -152,6 +151,7 @@ func (c *Conn) answer(msg Msg, out []byte) {
 	}
 }
 
+// handle runs the handler. A panic is EIO.
 func (c *Conn) handle(msg Msg, out []byte) (n int) {
 	defer func() {
 		if r := recover(); r != nil {

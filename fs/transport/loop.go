@@ -269,8 +269,12 @@ func (l *Loop) dispatch(c *Conn, b *buffers, n int) (rearmed bool) {
 				l.rearm(c)
 				rearmed = true
 			}
-			c.answer(msg, b.reply(msg.replySize()))
+			out := b.reply(msg.replySize())
+			size := c.handle(msg, out)
+			// Before the reply, which wakes its caller, often in this thread's place: the caller's next requests would
+			// find one thread after the other busy with no more than this.
 			l.busy.Add(-1)
+			c.reply(msg, out, size)
 			return rearmed
 		}
 		l.busy.Add(-1)
@@ -281,7 +285,7 @@ func (l *Loop) dispatch(c *Conn, b *buffers, n int) (rearmed bool) {
 	t := b.detach(n, l.inSize)
 	go func() {
 		out := takeReply(t.msg.replySize())
-		c.answer(t.msg, out.b)
+		c.reply(t.msg, out.b, c.handle(t.msg, out.b))
 		out.give()
 		t.give()
 		c.release()
