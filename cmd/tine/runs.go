@@ -68,7 +68,7 @@ func (a *app) listRuns(filter []string) (err error) {
 					changed = grouped(int64(s.ChangedFiles))
 				}
 			}
-			t.row(short(r.ID), orDash(r.Name), runState(r), took, changed, from, to, ago(r.Started, now), clip(shown(strings.Join(r.Command.Args, " ")), 40))
+			t.row(short(r.ID), orDash(r.Name), runState(r), took, changed, from, to, ago(r.Started, now), clip(oneLine(r.Command.Args), 40))
 		}
 		return t.write(w, a.outColour)
 	})
@@ -76,6 +76,11 @@ func (a *app) listRuns(filter []string) (err error) {
 		err = listErr
 	}
 	return err
+}
+
+// oneLine is a program's arguments as a list shows them: to be recognized, not to be exact, which show is.
+func oneLine(args []string) string {
+	return strings.Join(strings.Fields(sidecar.Inert(strings.Join(args, " "))), " ")
 }
 
 func clip(s string, n int) string {
