@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -73,7 +74,7 @@ type Loop struct {
 // New starts a loop's threads.
 func New(opt Options) (*Loop, error) {
 	if opt.Threads <= 0 {
-		opt.Threads = min(runtime.GOMAXPROCS(0), 8)
+		opt.Threads = min(processors(), 8)
 	}
 	if opt.MaxWrite <= 0 {
 		opt.MaxWrite = DefaultMaxWrite
@@ -102,6 +103,17 @@ func New(opt Options) (*Loop, error) {
 	}
 	return l, nil
 }
+
+// processors is GOMAXPROCS as it was before the first loop, which raises it by its threads: a thread that waits for
+// the kernel keeps its processor until the runtime's monitor takes it away, and what a handler does in the kernel
+// meanwhile would find none to come back to. A GOMAXPROCS in the environment is left as it is.
+var processors = sync.OnceValue(func() int {
+	n := runtime.GOMAXPROCS(0)
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(n + min(n, 8) + 1)
+	}
+	return n
+})
 
 // ErrClosed is returned for a loop or a connection that was closed.
 var ErrClosed = errors.New("transport is closed")
