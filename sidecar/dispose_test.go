@@ -94,3 +94,27 @@ func TestO6_ForksOfOneLayerRemovedAtOnceLeaveNothing(t *testing.T) {
 		nothingLeft(t, h)
 	}
 }
+
+// fsck called a fork well whose stored bytes were damaged, and reading them gave wrong ones.
+func TestO5_FsckReadsWhatForksStore(t *testing.T) {
+	h, repo := testHost(t)
+	ctx := context.Background()
+	f := changedFork(t, h, "git:"+repo, "f")
+	r, err := h.Fsck(ctx, FsckRequest{})
+	if err != nil || len(r.Faults) > 0 {
+		t.Fatal(r, err)
+	}
+	data := filepath.Join(h.path("layers"), f.Layers[0].String(), "data")
+	if err := os.Truncate(data, 1000); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = h.Fsck(ctx, FsckRequest{}); err != nil || len(r.Faults) != 1 {
+		t.Fatal(r, err)
+	}
+	if r, err = h.Fsck(ctx, FsckRequest{Quick: true}); err != nil || len(r.Faults) > 0 {
+		t.Fatal(r, err)
+	}
+	if _, err := h.RemoveFork(ctx, "f", false); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -37,7 +37,7 @@ type FsckReport struct {
 // Fsck verifies one checkpoint with all that it reaches, or everything in the store, forks and records included.
 func (h *Host) Fsck(ctx context.Context, req FsckRequest) (*FsckReport, error) {
 	start := time.Now()
-	c := &checker{host: h}
+	c := &checker{host: h, quick: req.Quick}
 	c.report = FsckReport{Schema: "tine.fsck/v1", Faults: []string{}, Repaired: []string{}, Notes: []string{}}
 	opt := snapshot.CheckOptions{Full: !req.Quick, Repair: req.Repair}
 	if h.store == nil {
@@ -80,6 +80,7 @@ func (h *Host) Fsck(ctx context.Context, req FsckRequest) (*FsckReport, error) {
 // checker looks at what is not the store's own: forks, layers, records.
 type checker struct {
 	host   *Host
+	quick  bool // stored bytes are not read
 	report FsckReport
 }
 
@@ -147,6 +148,11 @@ func (c *checker) forks(ctx context.Context, known map[string]bool) error {
 			continue
 		}
 		c.report.Forks++
+		if !c.quick {
+			if err := l.fork.VerifyData(ctx); err != nil {
+				c.fault("fork %s: %v", shortID(f.ID), err)
+			}
+		}
 		if err := l.Close(); err != nil {
 			c.fault("fork %s: %v", shortID(f.ID), err)
 		}
