@@ -86,6 +86,9 @@ program changed, and seals that into a checkpoint that never changes again.`,
 			return a.startLog()
 		},
 	}
+	// A command that holds others is used with one of them, in the words that the others' usage has.
+	root.SetUsageTemplate(strings.NewReplacer("{{if .Runnable}}", "{{if and .Runnable (not .HasAvailableSubCommands)}}", "[command]", "COMMAND").
+		Replace(root.UsageTemplate()))
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{flagMessage(err)} })
 	f := root.PersistentFlags()
