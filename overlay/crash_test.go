@@ -126,6 +126,7 @@ func powerCut(t *testing.T, seed uint64, cuts int) {
 		switch d.r.IntN(12) {
 		case 0:
 			e.must(e.f.Fsync(1, false))
+			e.f.background.Wait() // which writes too, and makes Len grow
 			promises = append(promises, promise{rec.Len(), len(points) - 1})
 			continue
 		case 1:
