@@ -187,9 +187,14 @@ func some(paths []string, n int) string {
 // tempDir is on the store's disk, where there is room for what comes from a repository.
 func (im *importer) tempDir() string { return im.store.Dir() }
 
+// maxItems (8 Mi) bounds the files and directories of a checkpoint: ten trees that name each other are enough for more
+// than any memory holds.
+var maxItems = 8 << 20
+
 // walkHead makes the items below dir and the index of the selected commit, in the index's order.
 func (im *importer) walkHead(ctx context.Context, id objects.ID, dir *item) ([]tracked, *cacheTree, error) {
 	var index []tracked
+	items := 0
 	var walk func(id objects.ID, path string, dir *item) (*cacheTree, error)
 	walk = func(id objects.ID, path string, dir *item) (*cacheTree, error) {
 		t, err := im.trees.keep(id, path)
@@ -198,6 +203,9 @@ func (im *importer) walkHead(ctx context.Context, id objects.ID, dir *item) ([]t
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
+		}
+		if items += len(t.entries); items > maxItems {
+			return nil, &FormatError{im.repo.CommonDir, fmt.Sprintf("the commit has more than %d files and directories", maxItems)}
 		}
 		c := &cacheTree{name: dir.name, id: id}
 		dir.kids = make([]*item, 0, len(t.entries)+1)

@@ -156,8 +156,15 @@ func newTrees(r *Repository, db *objects.DB) *trees {
 	return &trees{repo: r, db: db, made: map[objects.ID][]byte{}, kept: map[objects.ID]*tree{}}
 }
 
+// maxPath (16 KiB) bounds a directory's path; git itself can't check out more than 4 KiB. A walk holds the path of every
+// directory that it is in, so a megabyte of nested trees could cost gigabytes.
+const maxPath = 16 << 10
+
 // get reads a tree; path says where, for errors.
 func (t *trees) get(id objects.ID, path string) (*tree, error) {
+	if len(path) > maxPath {
+		return nil, &PathError{path[:100] + "...", fmt.Sprintf("it has more than %d bytes", maxPath)}
+	}
 	if have, ok := t.kept[id]; ok {
 		return have, nil
 	}
