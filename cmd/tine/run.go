@@ -93,7 +93,7 @@ func (a *app) runProgram(cmd *cobra.Command, f *runFlags, r *sidecar.RunRequest)
 		}
 	}
 	if !f.quiet {
-		a.runSummary(result)
+		a.runSummary(result, err != nil)
 	}
 	status := statusRunFailed
 	if result.Record.Status != nil {
@@ -135,7 +135,9 @@ func (a *app) passSignals(cancel func()) (signals <-chan unix.Signal, passing fu
 // summaryLines is how many changes the summary of a run lists before it points to the command that lists all.
 const summaryLines = 60
 
-func (a *app) runSummary(result *sidecar.RunResult) {
+// runSummary tells how the program ended and what it changed. failed is whether tine failed afterwards: then there may be
+// no list of changes, which is not the same as none.
+func (a *app) runSummary(result *sidecar.RunResult, failed bool) {
 	r := result.Record
 	var b strings.Builder
 	head := func(format string, args ...any) { fmt.Fprintf(&b, "tine: "+format+"\n", args...) }
@@ -165,6 +167,9 @@ func (a *app) runSummary(result *sidecar.RunResult) {
 			changed := count(int64(s.ChangedFiles), "file") + " changed"
 			if result.Joined {
 				changed = "the fork has " + changed
+			}
+			if failed && result.Changes[i] == nil {
+				changed = "what it changed is not known"
 			}
 			head("%s after %s, %s", paint(a.errColour, sgr, how), seconds(r.Seconds), changed)
 		} else {
