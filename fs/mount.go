@@ -38,7 +38,7 @@ var (
 // Mounted is a FUSE file system that is mounted but not yet visible to anybody: it has no place in any mount
 // namespace until it is attached. Until its descriptor is served, every access waits.
 type Mounted struct {
-	// Dev is /dev/fuse, the server's end. Server.Serve takes it over.
+	// Dev is /dev/fuse, the server's end, for Server.Serve. Whoever hands it on sets it to -1.
 	Dev int
 	// Minor is the connection's number in fusectl, and the minor of st_dev.
 	Minor uint32
@@ -170,6 +170,12 @@ func (m *Mounted) identify() error {
 	}
 	m.Minor = st.Dev_minor
 	return nil
+}
+
+func (m *Mounted) takeDev() int {
+	fd := m.Dev
+	m.Dev = -1
+	return fd
 }
 
 // FD is an O_PATH descriptor of the mount's root, for openat(2), and for move_mount(2) in any namespace. It belongs

@@ -173,7 +173,74 @@ func TestServeRefusesStaleDescriptor(t *testing.T) {
 	}
 	defer m.Close()
 	fs.Abort(m.Minor)
-	if _, err := s.Serve(context.Background(), m.Dev, nil, f.fork, fs.ConnOptions{Timeout: time.Second}); err == nil {
+	dev := m.Dev
+	m.Dev = -1
+	if _, err := s.Serve(context.Background(), dev, nil, f.fork, fs.ConnOptions{Timeout: time.Second}); err == nil {
 		t.Fatal("an aborted connection is served")
+	}
+}
+
+// Mounts that come and go, and such that fail, leave no descriptor, mount or connection.
+func TestO6_NothingIsLeft(t *testing.T) {
+	s := newServer(t)
+	count := func() int {
+		list, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	f := newFork(t, imagetest.File("a", "x", 0644))
+	dir := t.TempDir()
+	cycle := func(classic bool) {
+		w, err := s.Mount(context.Background(), f.fork, fs.MountOptions{Classic: classic}, fs.ConnOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Attach(dir); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.ReadFile(dir + "/a"); err != nil {
+			t.Error(err)
+		}
+		if err := w.Attach(dir); err == nil {
+			t.Error("attached twice")
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	cycle(false)
+	cycle(true)
+	before := count()
+	for i := range 30 {
+		cycle(i%2 == 0)
+		m, err := fs.Mount(context.Background(), fs.MountOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if _, err := s.Serve(ctx, m.Dev, nil, f.fork, fs.ConnOptions{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+		m.Dev = -1
+		m.Close()
+		if _, err := s.Mount(ctx, f.fork, fs.MountOptions{}, fs.ConnOptions{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+	}
+	within(t, 5*time.Second, "descriptors are closed", func() bool { return count() <= before })
+	list, err := fs.Mountpoints()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range list {
+		if m.Path == dir {
+			t.Errorf("still mounted: %v", m)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "tine-mount-*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"tine/fs/transport"
 	"tine/overlay"
 )
@@ -53,7 +55,7 @@ type ConnOptions struct {
 	Timeout time.Duration
 }
 
-// Serve answers for fork on fd, a /dev/fuse descriptor, which it owns from then on (not on error). init nil: the
+// Serve answers for fork on fd, a /dev/fuse descriptor, which it owns from now on, and closes on error. init nil: the
 // mount is new, INIT is read and answered. Else init is the INIT message that somebody answered before: the mount is
 // taken over from a server that must be dead. Then the kernel is asked to hand out again what has no answer before
 // anything is read.
@@ -75,6 +77,7 @@ func (s *Server) Serve(ctx context.Context, fd int, init []byte, fork *overlay.F
 	defer cancel()
 	var err error
 	if c.init, err = c.face.handshake(ictx, fd, init); err != nil {
+		unix.Close(fd)
 		return nil, err
 	}
 	handler := func(tc *transport.Conn) transport.Handler {
@@ -90,6 +93,7 @@ func (s *Server) Serve(ctx context.Context, fd int, init []byte, fork *overlay.F
 		_, err = s.loop.TakeOver(fd, handler, func() { c.forgot(fork.Orphans()...) })
 	}
 	if err != nil {
+		unix.Close(fd)
 		return nil, err
 	}
 	if opt.Root != 0 && init == nil {
@@ -117,13 +121,11 @@ func (s *Server) Mount(ctx context.Context, fork *overlay.Fork, opt MountOptions
 		return nil, err
 	}
 	copt.Minor, copt.Root = m.Minor, m.FD()
-	dev := m.Dev
-	c, err := s.Serve(ctx, dev, nil, fork, copt)
+	c, err := s.Serve(ctx, m.takeDev(), nil, fork, copt)
 	if err != nil {
 		m.Close()
 		return nil, err
 	}
-	m.Dev = -1
 	return &Workspace{Mounted: m, Conn: c}, nil
 }
 
