@@ -94,7 +94,11 @@ func (f *Fork) syncLocked() error {
 		f.space.settle()
 	}
 	f.mu.Unlock()
-	f.synced = seq
+	// Changes that came in between covered and the mark have their records on disk, but perhaps not their blocks.
+	f.synced = s.covered
+	if seq == s.covered+1 {
+		f.synced = seq
+	}
 	return nil
 }
 
