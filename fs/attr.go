@@ -1,7 +1,6 @@
 package fs
 
 import (
-	"slices"
 	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -81,33 +80,15 @@ func (f *face) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut)
 	if s.Valid&overlay.SetSize != 0 && s.Size < 0 {
 		return fuse.Status(unix.EFBIG)
 	}
-	c := f.caller(&in.InHeader, 0)
-	if s.Valid == 0 && !f.mayKill(&c, ino) {
-		return fuse.EPERM
-	}
-	a, err := f.fork.Setattr(c, ino, s)
+	// No bit at all is what the kernel sends for chown(-1, -1), and before an ordinary user's WRITE to a file with suid
+	// or sgid. It can't be told apart, so that whoever may ask clears these bits.
+	a, err := f.fork.Setattr(f.caller(&in.InHeader, 0), ino, s)
 	if err != nil {
 		return f.status("setattr", ino, err)
 	}
 	out.AttrValid, out.AttrValidNsec = forever, 0
 	fillAttr(&a, &out.Attr)
 	return fuse.OK
-}
-
-// mayKill reports whether c may do what chown(-1, -1) does to an inode: on FUSE the kernel leaves the clearing of
-// suid and sgid to the server, and with it the question whose file it is.
-func (f *face) mayKill(c *overlay.Caller, ino uint64) bool {
-	if c.UID == 0 {
-		return true
-	}
-	a, err := f.fork.Getattr(ino)
-	if err != nil || a.UID == c.UID || a.IsDir() {
-		return true
-	}
-	if a.Mode&unix.S_ISUID != 0 || a.Mode&(unix.S_ISGID|unix.S_IXGRP) == unix.S_ISGID|unix.S_IXGRP {
-		return false
-	}
-	return a.Mode&unix.S_ISGID == 0 || a.GID == c.GID || c.Groups != nil && slices.Contains(c.Groups(), a.GID)
 }
 
 func timeOf(sec uint64, nsec uint32) image.Time { return image.Time{Sec: int64(sec), Nsec: nsec} }
