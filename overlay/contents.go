@@ -29,8 +29,9 @@ type reader struct {
 var readers = struct {
 	mu   sync.Mutex
 	m    map[readerKey]*reader
-	idle list.List // least recently used first
-}{m: make(map[readerKey]*reader)}
+	idle list.List              // least recently used first
+	from map[content.Opener]int // forks that are open over it
+}{m: make(map[readerKey]*reader), from: make(map[content.Opener]int)}
 
 // readContent reads exactly len(b) bytes of a content.
 func readContent(from content.Opener, id content.ID, b []byte, off int64) error {
@@ -64,7 +65,7 @@ func openContent(from content.Opener, id content.ID) (*reader, error) {
 		return r, nil
 	}
 	readers.mu.Unlock()
-	c, err := from.Open(id)
+	c, err := withDescriptors(func() (content.Reader, error) { return from.Open(id) })
 	if err != nil {
 		return nil, err
 	}
@@ -89,14 +90,47 @@ func closeContent(r *reader, failed bool) {
 	}
 	readers.m[r.key] = r
 	r.elem = readers.idle.PushBack(r)
-	for readers.idle.Len() > maxReaders {
+	closeIdleLocked(maxReaders)
+}
+
+// closeIdleReaders closes contents that nobody reads until keep are left.
+func closeIdleReaders(keep int) {
+	readers.mu.Lock()
+	defer readers.mu.Unlock()
+	closeIdleLocked(keep)
+}
+
+func closeIdleLocked(keep int) {
+	for readers.idle.Len() > keep {
 		v := readers.idle.Remove(readers.idle.Front()).(*reader)
 		delete(readers.m, v.key)
 		v.r.Close()
 	}
 }
 
-// ForgetContents closes what is kept open of a store's contents. A store is closed after it.
+// useContents and doneContents bracket a fork's life: with the last fork over a store, what is kept open of it is
+// closed.
+func useContents(from content.Opener) {
+	readers.mu.Lock()
+	readers.from[from]++
+	readers.mu.Unlock()
+}
+
+func doneContents(from content.Opener) {
+	readers.mu.Lock()
+	readers.from[from]--
+	last := readers.from[from] == 0
+	if last {
+		delete(readers.from, from)
+	}
+	readers.mu.Unlock()
+	if last {
+		ForgetContents(from)
+	}
+}
+
+// ForgetContents closes what is kept open of a store's contents and isn't being read. Closing the last fork over a
+// store does it; views that outlive their forks may open contents again.
 func ForgetContents(from content.Opener) {
 	readers.mu.Lock()
 	defer readers.mu.Unlock()

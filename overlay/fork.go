@@ -172,6 +172,7 @@ func prepare(cfg Config) (*Fork, error) {
 		return nil, err
 	}
 	f.lock = lock
+	useContents(cfg.Contents)
 	for _, id := range cfg.Layers {
 		f.table = append(f.table, openLayer(f.fs, cfg.LayersDir, id))
 	}
@@ -189,6 +190,7 @@ func (f *Fork) discard() {
 	for _, l := range f.table {
 		l.release()
 	}
+	doneContents(f.cfg.Contents)
 	f.lock.unlock()
 }
 

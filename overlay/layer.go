@@ -84,6 +84,22 @@ func (l *layer) openLocked(kind int) (durable.File, error) {
 	}
 }
 
+// withDescriptors calls open, and once more without the files and contents that only might be used again where the
+// process has too many open. No lock of the package is held.
+func withDescriptors[T any](open func() (T, error)) (T, error) {
+	v, err := open()
+	if !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) {
+		return v, err
+	}
+	layers.mu.Lock()
+	for layers.idle.Len() > 0 {
+		layers.idle.Front().Value.(*openFile).closeLocked()
+	}
+	layers.mu.Unlock()
+	closeIdleReaders(0)
+	return open()
+}
+
 // openLayer takes a reference to a layer. Nothing is opened or made.
 func openLayer(fsys durable.FS, layersDir string, id LayerID) *layer {
 	dir := filepath.Join(layersDir, id.String())

@@ -61,7 +61,9 @@ func (g *log) open(f *Fork) error {
 	if err := f.fs.Mkdir(g.l.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	j, err := f.fs.OpenFile(g.l.path(fileJournal), os.O_RDWR|os.O_CREATE, 0o644)
+	j, err := withDescriptors(func() (durable.File, error) {
+		return f.fs.OpenFile(g.l.path(fileJournal), os.O_RDWR|os.O_CREATE, 0o644)
+	})
 	if err != nil {
 		return err
 	}
@@ -111,7 +113,9 @@ func (g *log) openData(f *Fork) error {
 	if err := g.open(f); err != nil {
 		return err
 	}
-	d, err := f.fs.OpenFile(g.l.path(fileData), os.O_RDWR|os.O_CREATE, 0o644)
+	d, err := withDescriptors(func() (durable.File, error) {
+		return f.fs.OpenFile(g.l.path(fileData), os.O_RDWR|os.O_CREATE, 0o644)
+	})
 	if err != nil {
 		return err
 	}

@@ -34,3 +34,32 @@ func TestDeepForksNeedFewDescriptors(t *testing.T) {
 	}
 	e.must(unix.Setrlimit(unix.RLIMIT_NOFILE, &old))
 }
+
+// With the last fork over a store nothing of the store stays open.
+func TestClosingTheLastForkClosesContents(t *testing.T) {
+	base := sampleTree()
+	a := newEnv(t, base)
+	b := newEnv(t, base)
+	a.read(a.ino("a"))
+	kept := func() (n int) {
+		readers.mu.Lock()
+		defer readers.mu.Unlock()
+		for k := range readers.m {
+			if k.from == base {
+				n++
+			}
+		}
+		return n
+	}
+	if kept() != 1 {
+		t.Fatalf("%d contents kept", kept())
+	}
+	a.close()
+	if kept() != 1 {
+		t.Fatal("closed while another fork is open")
+	}
+	b.close()
+	if kept() != 0 {
+		t.Fatalf("%d contents kept without a fork", kept())
+	}
+}
