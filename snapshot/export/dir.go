@@ -169,7 +169,8 @@ func (w *dirWriter) directory(n image.Node, name string, path []string) error {
 	if err != nil {
 		return err
 	}
-	w.cur = up
+	// Not the one from above: a subdirectory has closed that and stepped back by another.
+	fd, w.cur = w.cur, up
 	// Last of all: a directory without permission to be searched can't be left.
 	err = w.attributes(fd, name, &n)
 	unix.Close(fd)

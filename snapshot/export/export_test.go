@@ -335,3 +335,41 @@ func TestExportedTarIsTheTree(t *testing.T) {
 	}
 	same(t, describeDir(t, dir), describe(t, f, func(n image.Node) bool { return n.Mode&modeType == modeSocket }))
 }
+
+// keepingFiles opens a file at the first content and keeps it open, as a store does with its segments.
+type keepingFiles struct {
+	*imagetest.Tree
+	path string
+	kept *os.File
+}
+
+func (f *keepingFiles) OpenFile(n image.Node) (content.Reader, error) {
+	if f.kept == nil {
+		var err error
+		if f.kept, err = os.Open(f.path); err != nil {
+			return nil, err
+		}
+	}
+	return f.Tree.OpenFile(n)
+}
+
+// TestExportClosesItsOwnDescriptorsOnly: a directory's descriptor is closed once, although its subdirectories step back to
+// it by another. Else it is somebody else's by then, who is given the directory's mode and is closed.
+func TestExportClosesItsOwnDescriptorsOnly(t *testing.T) {
+	f := &keepingFiles{Tree: imagetest.Build(t, imagetest.Symlink("d/sub/link", "target"), imagetest.File("d/sub2/f", "x", 0o644)), path: filepath.Join(t.TempDir(), "segment")}
+	if err := os.WriteFile(f.path, []byte("segment"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := ToDir(context.Background(), f, filepath.Join(t.TempDir(), "out"), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	defer f.kept.Close()
+	st, err := f.kept.Stat()
+	if err != nil || st.Name() != "segment" || st.Mode() != 0o600 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	b := make([]byte, 7)
+	if _, err := f.kept.ReadAt(b, 0); err != nil || string(b) != "segment" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
