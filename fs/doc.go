@@ -39,6 +39,18 @@
 //   - With POSIX_ACL and DONT_MASK the umask is the engine's to apply, under a default ACL not at all.
 //   - syncfs doesn't wait for write-back on FUSE; a connection is quiet when Waiting is 0 with its users frozen.
 //
+// # What differs from ext4
+//
+//   - Device nodes can't be opened (EACCES), set-id bits have no effect: nodev, nosuid.
+//   - Changes that are made by the host (Caller.Conn zero) fire no inotify event; those made in the mount do.
+//   - Kernel overlayfs takes a mount as a lower directory, not as an upper one (EINVAL).
+//   - The times of a FIFO don't change when data passes through it.
+//   - chown(-1, -1) of another's file is not refused; like a write it clears set-id bits.
+//   - A descriptor that is positioned in the middle of a directory before anything was read through it can be shown
+//     the kernel's older listing; reading from the beginning is always current.
+//   - FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE and ioctls are EOPNOTSUPP and ENOTTY.
+//   - A task that waits for contents can't be killed before they come or fail.
+//
 // # Errors
 //
 // One table (errno.go) maps errors to numbers. What has no number of its own is EIO and is logged with its cause.
