@@ -22,6 +22,7 @@ type writer struct {
 	freeing bool            // the record may use the journal's reserve
 	quiet   bool            // the record changes nothing that anybody sees
 	pending []journal.Effect
+	blocks  []span // written in the data file by a transaction
 	events  []Event
 	sc      *scratch
 }

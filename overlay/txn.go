@@ -15,7 +15,6 @@ type Tx struct {
 	f    *Fork
 	w    writer
 	dead []extent
-	held []span // data file runs that were written
 }
 
 // Txn runs fn as one transaction. Other changes wait at the barrier from before fn until its end; reads go on and
@@ -106,7 +105,7 @@ func (tx *Tx) commitLocked() error {
 // undoLocked takes the transaction's records back. f.mu is held.
 func (tx *Tx) undoLocked(was *log, cause error) error {
 	g := &tx.f.log
-	for _, s := range tx.held {
+	for _, s := range tx.w.blocks {
 		tx.f.space.kill(s.off, s.end-s.off)
 	}
 	if g.tail == was.tail || tx.f.broken != nil {
@@ -213,12 +212,8 @@ func (tx *Tx) Write(c Caller, ino uint64, data []byte, off int64) (int, error) {
 		}
 		return len(data), nil
 	}
-	from := tx.f.space.tail
 	if err := tx.w.writeData(&c, ino, data, off, true); err != nil {
 		return 0, err
-	}
-	if to := tx.f.space.tail; to > from {
-		tx.held = append(tx.held, span{from, to})
 	}
 	return len(data), nil
 }

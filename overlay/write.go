@@ -158,6 +158,9 @@ func (w *writer) writeData(c *Caller, ino uint64, data []byte, off int64, kill b
 		f.space.unused(loc, size)
 		return err
 	}
+	if w.txn {
+		w.blocks = append(w.blocks, span{loc, loc + size})
+	}
 	w.event(c, Event{Ino: ino})
 	return nil
 }
