@@ -3,7 +3,6 @@ package fs
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -57,8 +56,9 @@ func (f *face) status(op string, ino uint64, err error) fuse.Status {
 	}
 	n := errno(err)
 	if _, plain := err.(syscall.Errno); !plain && n == unix.EIO {
-		f.log.Error("fuse: I/O error", "fork", f.fork.ID(), "op", op, "inode", ino, "err", err,
-			slog.Group("conn", "minor", f.minor))
+		if ok, dropped := f.complaints.next(); ok {
+			f.log.Error("fuse: I/O error", "fork", f.fork.ID(), "op", op, "inode", ino, "err", err, "not_shown", dropped)
+		}
 	}
 	return fuse.Status(n)
 }

@@ -32,11 +32,12 @@ type face struct {
 	fork  *overlay.Fork
 	log   *slog.Logger
 	conn  [16]byte
-	minor uint32
 	// replies: results of requests that must not be done twice are kept in the journal (takeover).
 	replies bool
 	// forgot is called for inodes without a name that the kernel may have let go.
 	forgot func(ino uint64)
+
+	complaints *complaints
 }
 
 func (f *face) String() string { return subtype }

@@ -69,7 +69,7 @@ func (s *Server) Serve(ctx context.Context, fd int, init []byte, fork *overlay.F
 		rand.Read(c.id[:])
 	}
 	c.face = newSession(face{
-		fork: fork, log: s.log, conn: c.id, minor: opt.Minor, replies: replies,
+		fork: fork, log: s.log, conn: c.id, replies: replies,
 		forgot: func(ino uint64) { c.forgot(ino) },
 	})
 	c.face.closed = c.ended

@@ -40,6 +40,7 @@ type iov struct{ in, out [1][]byte }
 func newSession(f face) *session {
 	s := &session{face: f}
 	s.face.RawFileSystem = fuse.NewDefaultRawFileSystem()
+	s.face.complaints = new(complaints)
 	s.iovs.New = func() any { return new(iov) }
 	opts := &fuse.MountOptions{
 		Name:          subtype,

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,12 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Servers are killed again and again under load; programs in the mount wait and go on.
+// Servers are killed again and again under load; programs in the mount wait and go on. TINE_FS_TAKEOVERS sets how
+// often.
 func TestO3_TakeoverUnderLoad(t *testing.T) {
 	k := newKeeper(t)
 	rounds, life := 8, 400*time.Millisecond
 	if testing.Short() {
 		rounds = 3
+	}
+	if s := os.Getenv("TINE_FS_TAKEOVERS"); s != "" {
+		rounds, _ = strconv.Atoi(s)
 	}
 	wait := k.client("takeover-load", fmt.Sprint(time.Duration(rounds)*life+500*time.Millisecond))
 	for range rounds {
