@@ -29,9 +29,9 @@ func node(id uint64) uint64 {
 // face is a fork as go-fuse's protocol code calls it. What it doesn't override (locks) the kernel does not ask for.
 type face struct {
 	fuse.RawFileSystem
-	fork  *overlay.Fork
-	log   *slog.Logger
-	conn  [16]byte
+	fork *overlay.Fork
+	log  *slog.Logger
+	conn [16]byte
 	// replies: results of requests that must not be done twice are kept in the journal (takeover).
 	replies bool
 	// forgot is called for inodes without a name that the kernel may have let go.
