@@ -19,13 +19,14 @@ import (
 // Conn is one connection that a Server answers.
 type Conn struct {
 	// immutable once served
-	tc    *transport.Conn
-	face  *session
-	fork  *overlay.Fork
-	log   *slog.Logger
-	id    [16]byte
-	minor uint32
-	init  []byte
+	server *Server
+	tc     *transport.Conn
+	face   *session
+	fork   *overlay.Fork
+	log    *slog.Logger
+	id     [16]byte
+	minor  uint32
+	init   []byte
 
 	orphans orphans
 }
@@ -97,6 +98,18 @@ func (c *Conn) Quiet(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// Sync makes the kernel write back what programs have stored to mapped pages, and waits until it has arrived. path
+// names a directory of the mount, below the descriptor root, or by itself with root -1. While programs go on writing
+// it ends only with ctx.
+//
+// This process must not do that itself, nor anything else on its own mount that it may be killed at: see outsiders.
+func (c *Conn) Sync(ctx context.Context, root int, path string) error {
+	if err := c.server.outsiders.do(doSync, root, path); err != nil {
+		return err
+	}
+	return c.Quiet(ctx)
 }
 
 // invalidate passes a change that the kernel didn't make on to it. It is called by the engine's event goroutine.

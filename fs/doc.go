@@ -20,6 +20,9 @@
 //   - For the same reason a serving process must not start a program that lies on its own mount, nor start one with
 //     its directory there (exec.Cmd.Dir): the runtime waits for a child's exec without giving up its processor. A
 //     helper program in between will do. Nor may it touch mapped memory of a file of its own mount.
+//   - A thread that waits for its own process's answer can't be killed, and keeps /dev/fuse and the fork's lock open
+//     with it: after kill -9 the mount would hang for ever. What a serving process needs done on its own mount it
+//     leaves to a thread that shares no descriptors (outsider.go; Conn.Sync).
 //   - No other operation may ever answer ENOSYS: the kernel would not ask again on that mount (errno.go turns it
 //     into EOPNOTSUPP).
 //   - CREATE and TMPFILE answer fh 0 and KEEP_CACHE, without NOFLUSH, so that close writes back mapped pages.

@@ -23,8 +23,9 @@ type Options struct {
 
 // Server serves any number of mounts of forks from one set of threads.
 type Server struct {
-	loop *transport.Loop
-	log  *slog.Logger
+	loop      *transport.Loop
+	log       *slog.Logger
+	outsiders outsiders
 }
 
 // NewServer starts the threads.
@@ -40,7 +41,10 @@ func NewServer(opt Options) (*Server, error) {
 }
 
 // Close ends all sessions and the threads. Mounts whose descriptor nobody else holds end with it.
-func (s *Server) Close() error { return s.loop.Close() }
+func (s *Server) Close() error {
+	s.outsiders.close()
+	return s.loop.Close()
+}
 
 // ConnOptions are how a fork is served on one connection.
 type ConnOptions struct {
@@ -63,7 +67,7 @@ func (s *Server) Serve(ctx context.Context, fd int, init []byte, fork *overlay.F
 	if opt.Timeout == 0 {
 		opt.Timeout = 10 * time.Second
 	}
-	c := &Conn{minor: opt.Minor, fork: fork, log: s.log, id: opt.ID}
+	c := &Conn{server: s, minor: opt.Minor, fork: fork, log: s.log, id: opt.ID}
 	replies := c.id != [16]byte{}
 	if !replies {
 		rand.Read(c.id[:])
@@ -97,7 +101,7 @@ func (s *Server) Serve(ctx context.Context, fd int, init []byte, fork *overlay.F
 		return nil, err
 	}
 	if opt.Root != 0 && init == nil {
-		if err := c.face.settle(opt.Root); err != nil {
+		if err := c.face.settle(&s.outsiders, opt.Root); err != nil {
 			c.Close()
 			return nil, errors.Join(err, c.Wait())
 		}

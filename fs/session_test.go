@@ -149,19 +149,15 @@ func TestParkedChangesWait(t *testing.T) {
 	}
 }
 
-// syncfs doesn't wait for pages that it writes back; Quiet does.
-func TestQuietAfterSyncfs(t *testing.T) {
+// syncfs doesn't wait for pages that it writes back; Sync does.
+func TestSyncWaitsForMappedPages(t *testing.T) {
 	dir, w, f := workspace(t, imagetest.File("m", strings.Repeat("a", 1<<20), 0644))
 	cmd, stop := startChild(t, "map-and-hold", dir+"/m")
 	defer stop()
 	_ = cmd
-	root := openFile(t, dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err := unix.Syncfs(root); err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if err := w.Conn.Quiet(ctx); err != nil {
+	if err := w.Conn.Sync(ctx, -1, dir); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 1<<20)
