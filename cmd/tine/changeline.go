@@ -103,7 +103,11 @@ func (m moves) along(from, to string) string {
 // text shows status, path, and what else differs.
 func (c changeLine) text(colour bool) string {
 	if c.Files > 0 {
-		return fmt.Sprintf("%s  %s/  %s", paint(colour, dim, "…"), c.Path, paint(colour, dim, count(int64(c.Files), "change")))
+		what := count(int64(c.Files), "change")
+		if len(c.What) == 1 && c.What[0] == "times" {
+			what += " (times)"
+		}
+		return fmt.Sprintf("%s  %s/  %s", paint(colour, dim, "…"), c.Path, paint(colour, dim, what))
 	}
 	slash := ""
 	if c.Kind == "directory" {

@@ -53,12 +53,14 @@ A  b`},
 		{"what differs", false, []sidecar.Change{
 			fileChange("M", "a", "", "mode"), fileChange("M", "b", "", "content", "times"), fileChange("M", "c", "", "times"), fileChange("M", "d", "", "owner", "xattrs"),
 			fileChange("H", "e", "a"), {Status: "M", Path: ".git", Kind: "directory", Files: 3},
+			{Status: "M", Path: ".git", Kind: "directory", Files: 1, What: []string{"times"}},
 		}, `M  a  (mode 100644 -> 100755)
 M  b
 M  c  (times)
 M  d  (owner, xattrs)
 A  e  (link to a)
-…  .git/  3 changes`},
+…  .git/  3 changes
+…  .git/  1 change (times)`},
 	} {
 		var lines []string
 		for _, l := range folded(c.changes, c.all) {

@@ -385,21 +385,25 @@ func sameFile(a, b *image.Node) bool {
 	return a.Mode&modeType == b.Mode&modeType && (a.Btime == b.Btime || !a.Content.IsZero() && a.Content == b.Content)
 }
 
-// CollapseGit replaces changes in the top .git by one that counts them.
+// CollapseGit replaces changes in the top .git by one that counts them. It differs in Times if they all do in nothing else.
 func CollapseGit(changes []Change) []Change {
 	var out []Change
-	at := -1
+	at, timesOnly := -1, true
 	for _, c := range changes {
 		if !InGit(c.Path) && !(c.Status == Renamed && InGit(c.From)) {
 			out = append(out, c)
 			continue
 		}
+		timesOnly = timesOnly && c.TimesOnly()
 		if at < 0 {
 			at = len(out)
 			c = Change{Status: Modified, Path: ".git", Old: c.Old, New: c.New}
 			out = append(out, c)
 		}
 		out[at].Count++
+	}
+	if at >= 0 && timesOnly {
+		out[at].What = Times
 	}
 	return out
 }
