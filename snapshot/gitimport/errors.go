@@ -51,12 +51,15 @@ type MissingObjectError struct {
 	Shallow bool
 }
 
+// deepen is what gets a shallow clone more of its history.
+const deepen = "fetch more with `git fetch --deepen=N`, or all with `git fetch --unshallow`"
+
 func (e *MissingObjectError) Error() string {
 	switch {
 	case e.Partial:
 		return fmt.Sprintf("partial clone: %s (%s) was never fetched; fetch it with `git fetch --refetch --no-filter`, or clone without --filter", e.What, e.ID)
 	case e.Shallow:
-		return fmt.Sprintf("shallow clone: history ends before %s (%s); ask for a smaller depth, or fetch more with `git fetch --unshallow`", e.What, e.ID)
+		return fmt.Sprintf("shallow clone: history ends before %s (%s); name a later commit or ask for a smaller depth, or "+deepen, e.What, e.ID)
 	}
 	return fmt.Sprintf("corrupt repository: %s (%s) is missing", e.What, e.ID)
 }

@@ -42,6 +42,7 @@ func (r *Repository) Resolve(db *objects.DB, rev string) (objects.ID, error) {
 	if id, err = r.peel(db, rev, id); err != nil {
 		return objects.ID{}, err
 	}
+	var from objects.ID // whose parent id is
 	for steps != "" {
 		var n int
 		op := steps[0]
@@ -72,18 +73,37 @@ func (r *Repository) Resolve(db *objects.DB, rev string) (objects.ID, error) {
 		for range times {
 			c, err := r.readCommit(db, id)
 			if err != nil {
-				return objects.ID{}, err
+				return objects.ID{}, r.cutOff(err, from)
 			}
 			if nth > len(c.parents) {
 				return fail(fmt.Sprintf("commit %s has %d parents", id, len(c.parents)))
 			}
-			id = c.parents[nth-1]
+			from, id = id, c.parents[nth-1]
 		}
 	}
 	if _, err := r.readCommit(db, id); err != nil {
-		return objects.ID{}, err
+		return objects.ID{}, r.cutOff(err, from)
 	}
 	return id, nil
+}
+
+// cutOff tells a parent that a shallow clone doesn't have from one that is lost.
+func (r *Repository) cutOff(err error, child objects.ID) error {
+	var missing *MissingObjectError
+	if errors.As(err, &missing) {
+		if cut, cerr := r.shallowCommits(); cerr == nil && cut[child] {
+			return &MissingObjectError{ID: missing.ID, What: missing.What, Shallow: true}
+		}
+	}
+	return err
+}
+
+// unshallow is what to do where a commit may be behind the end of a shallow clone's history; "" in other clones.
+func (r *Repository) unshallow() string {
+	if cut, err := r.shallowCommits(); err != nil || len(cut) == 0 {
+		return ""
+	}
+	return "; this is a shallow clone, whose history is cut off: " + deepen
 }
 
 var described = regexp.MustCompile(`-g([0-9a-f]{4,40})$`)
@@ -140,7 +160,7 @@ func (r *Repository) resolveBase(db *objects.DB, rev, base string) (objects.ID, 
 	if !r.hasReferences() {
 		return objects.ID{}, &EmptyError{r.CommonDir}
 	}
-	return objects.ID{}, &RevisionError{rev, "no reference and no commit has that name"}
+	return objects.ID{}, &RevisionError{rev, "no reference and no commit has that name" + r.unshallow()}
 }
 
 // maxSymbolic bounds chains of symbolic references, as git does.
@@ -202,7 +222,7 @@ func (r *Repository) peel(db *objects.DB, rev string, id objects.ID) (objects.ID
 			if r.Partial {
 				return id, &MissingObjectError{ID: id, What: "the commit", Partial: true}
 			}
-			return id, &RevisionError{rev, "there is no object " + id.String()}
+			return id, &RevisionError{rev, "there is no object " + id.String() + r.unshallow()}
 		}
 		if err != nil {
 			return id, r.objectError(err, id, "the commit")
