@@ -29,13 +29,13 @@ func (s *Store) resolve(what string) (string, error) {
 	if isID(what) {
 		return what, nil
 	}
-	if CheckName(what) == nil {
+	if checkNamed(what) == nil {
 		id, err := s.named(what)
 		if !errors.Is(err, ErrNotFound) {
 			return id, err
 		}
 	}
-	if len(what) < 4 || !isHex(what) {
+	if len(what) < minPrefix || !isHex(what) {
 		return "", fmt.Errorf("checkpoint %q: %w", what, ErrNotFound)
 	}
 	ids, err := s.ids()

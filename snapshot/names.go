@@ -18,8 +18,27 @@ import (
 // maxName is the longest name in bytes: escaped it has at most three times as many, within a file name's 255.
 const maxName = 80
 
-// CheckName says why s can't be a name, nil if it can.
+// minPrefix is the fewest digits that an id can be shortened to.
+const minPrefix = 4
+
+// CheckName says why s can't be a new name, nil if it can.
 func CheckName(s string) error {
+	if err := checkNamed(s); err != nil {
+		return err
+	}
+	for part := range strings.SplitSeq(s, "/") {
+		if part == "." || part == ".." {
+			return fmt.Errorf("the name %q has the part %q, which means a directory", s, part)
+		}
+	}
+	if len(s) >= minPrefix && len(s) <= 64 && isHex(s) {
+		return fmt.Errorf("the name %q looks like an id: %d to 64 digits of 0-9 and a-f and nothing else; add another letter", s, minPrefix)
+	}
+	return nil
+}
+
+// checkNamed says why s can't have been made a name, by this or an earlier release.
+func checkNamed(s string) error {
 	switch {
 	case s == "" || len(s) > maxName:
 		return fmt.Errorf("a name has 1 to %d bytes, %q has %d", maxName, s, len(s))
@@ -80,7 +99,7 @@ func (s *Store) Untag(name string) error {
 		return err
 	}
 	err := s.fs.Remove(s.namePath(name))
-	if errors.Is(err, fs.ErrNotExist) || CheckName(name) != nil {
+	if errors.Is(err, fs.ErrNotExist) || checkNamed(name) != nil {
 		return fmt.Errorf("name %q: %w", name, ErrNotFound)
 	}
 	if err != nil {

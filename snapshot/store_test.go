@@ -390,9 +390,38 @@ func TestPublishAndFind(t *testing.T) {
 }
 
 func TestNamesThatAreRefused(t *testing.T) {
-	for _, name := range []string{"", "-x", ".", "..", ".hid", "a b", "a\n", "\xff", "git:x@y", strings.Repeat("a", 64), strings.Repeat("x", 81)} {
+	for _, name := range []string{"", "-x", ".", "..", ".hid", "a b", "a\n", "\xff", "git:x@y", strings.Repeat("a", 64), strings.Repeat("x", 81),
+		"a/..", "a/../b", "a/./b", "x/.", "0123", "cafe", "deadbeef", strings.Repeat("0", 63)} {
 		if CheckName(name) == nil {
 			t.Errorf("%q is a name", name)
 		}
+	}
+	for _, name := range []string{"abc", "v1", "cafes", "CAFE", "a/b", "a/...", "a/..b", "be/ef"} {
+		if err := CheckName(name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Names that an earlier release has given away can be used and removed.
+func TestNameThatLooksLikeAnIDFromBefore(t *testing.T) {
+	s := newStore(t)
+	h := hold(t, s)
+	defer h.Release()
+	c, err := s.Publish(t.Context(), draft(t, s, imagetest.File("a", "hello", 0o644)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Tag(c.ID, "other", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(s.namePath("other"), s.namePath("cafe")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Checkpoint("cafe"); err != nil || got.ID != c.ID {
+		t.Fatal(got, err)
+	}
+	if err := s.Untag("cafe"); err != nil {
+		t.Fatal(err)
 	}
 }
