@@ -101,12 +101,12 @@ func (c *Conn) Quiet(ctx context.Context) error {
 }
 
 // Sync makes the kernel write back what programs have stored to mapped pages, and waits until it has arrived. path
-// names a directory of the mount, below the descriptor root, or by itself with root -1. While programs go on writing
+// names a directory of the mount, below the descriptor root, or is absolute with root -1. While programs go on writing
 // it ends only with ctx.
 //
-// This process must not do that itself, nor anything else on its own mount that it may be killed at: see outsiders.
+// This process must not do that itself, nor anything else on its own mount that it may be killed at: see outsider.
 func (c *Conn) Sync(ctx context.Context, root int, path string) error {
-	if err := c.server.outsiders.do(doSync, root, path); err != nil {
+	if err := c.server.outsider.do(doSync, root, path); err != nil {
 		return err
 	}
 	return c.Quiet(ctx)

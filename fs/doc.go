@@ -22,7 +22,7 @@
 //     helper program in between will do. Nor may it touch mapped memory of a file of its own mount.
 //   - A thread that waits for its own process's answer can't be killed, and keeps /dev/fuse and the fork's lock open
 //     with it: after kill -9 the mount would hang for ever. What a serving process needs done on its own mount it
-//     leaves to a thread that shares no descriptors (outsider.go; Conn.Sync).
+//     leaves to a process of its own (outsider.go; Conn.Sync).
 //   - No other operation may ever answer ENOSYS: the kernel would not ask again on that mount (errno.go turns it
 //     into EOPNOTSUPP).
 //   - CREATE and TMPFILE answer fh 0 and KEEP_CACHE, without NOFLUSH, so that close writes back mapped pages.

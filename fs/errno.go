@@ -22,12 +22,8 @@ func errno(err error) syscall.Errno {
 	if n, ok := err.(syscall.Errno); ok {
 		return known(n)
 	}
-	var (
-		missing *content.MissingError
-		corrupt *content.CorruptError
-	)
 	switch {
-	case errors.As(err, &missing), errors.As(err, &corrupt):
+	case unreadable(err):
 		return unix.EIO
 	case errors.Is(err, image.ErrNotExist):
 		return unix.ENOENT
@@ -35,6 +31,15 @@ func errno(err error) syscall.Errno {
 		return unix.EINTR
 	}
 	return known(overlay.Errno(err))
+}
+
+// unreadable reports whether a content can't be had.
+func unreadable(err error) bool {
+	var (
+		missing *content.MissingError
+		corrupt *content.CorruptError
+	)
+	return errors.As(err, &missing) || errors.As(err, &corrupt)
 }
 
 // known replaces the numbers that mean something else to the kernel: ENOSYS switches an operation off for the
@@ -56,6 +61,9 @@ func (f *face) status(op string, ino uint64, err error) fuse.Status {
 	}
 	n := errno(err)
 	if _, plain := err.(syscall.Errno); !plain && n == unix.EIO {
+		if op == "read" || unreadable(err) {
+			f.complaints.unreadable(ino)
+		}
 		if ok, dropped := f.complaints.next(); ok {
 			f.log.Error("fuse: I/O error", "fork", f.fork.ID(), "op", op, "inode", ino, "err", err, "not_shown", dropped)
 		}

@@ -210,6 +210,7 @@ func startChild(t *testing.T, name string, args ...string) (cmd *exec.Cmd, stop 
 	cmd = exec.Command("/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), childEnv+"="+name)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +221,7 @@ func startChild(t *testing.T, name string, args ...string) (cmd *exec.Cmd, stop 
 	stop = func() { cmd.Process.Kill(); cmd.Wait() }
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
 		stop()
-		t.Fatalf("%s: %q, %v", name, line, err)
+		t.Fatalf("%s: %q, %v, %v", name, line, err, cmd.ProcessState)
 	}
 	return cmd, stop
 }

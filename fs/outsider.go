@@ -1,186 +1,187 @@
 package fs
 
 import (
-	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
-	"runtime"
+	"os"
+	"os/exec"
 	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
-// outsiders use this process's own mounts on its behalf: for the first probe, and for syncfs.
+// An outsider is a small process that uses a server's mounts on its behalf: for the first probe, and for syncfs.
 //
 // A thread that waits for an answer of its own process can't be killed while it waits, and the descriptors that it
 // shares with the other threads stay open with it: after kill -9 nobody would answer, /dev/fuse would never be
-// closed, so that the mount would hang instead of failing, and the locks on the fork would be held for ever. An
-// outsider is a thread with a descriptor table of its own, in which there is only what it was handed. With the others
-// dead, /dev/fuse is closed, the kernel fails the request, and the outsider dies too.
-type outsiders struct {
-	mu     sync.Mutex
-	idle   []int // our ends of their sockets
-	closed bool
+// closed, so that the mount would hang instead of failing, and the locks on the fork would be held for ever. The
+// outsider has no descriptor but its socket and what it is handed. It ends with its server.
+//
+// It is this program, started again: the package's init takes over when the environment says so. (A thread with a
+// descriptor table of its own won't do: Go's runtime uses descriptors on any thread.)
+type outsider struct {
+	mu   sync.Mutex
+	sock int // our end; 0: not running
+	off  bool
 }
 
-// maxIdleOutsiders threads are kept for the next call.
-const maxIdleOutsiders = 4
+// outsiderEnv marks the outsider's process.
+const outsiderEnv = "TINE_FS_OUTSIDER"
+
+func init() {
+	if os.Getenv(outsiderEnv) == "" {
+		return
+	}
+	const sock = 3
+	unix.CloseRange(sock+1, math.MaxUint32, 0)
+	unix.Chdir("/")
+	obeyAll(sock)
+	os.Exit(0)
+}
 
 // What an outsider does; the first byte of an order. The rest of it is a path, relative to the descriptor that comes
-// with it, or from the working directory if none does.
+// with the order, or absolute if none does.
 const (
 	doProbe = 'p' // open the root, and open, poll and close the path
 	doSync  = 's' // syncfs of the directory at the path
 )
 
-// do has an outsider do what with path below root (-1: none). The error is the failed step's.
-func (o *outsiders) do(what byte, root int, path string) error {
-	sock, err := o.take()
+// do has the outsider do what with path below root (-1: none). The error is the failed step's.
+func (o *outsider) do(what byte, root int, path string) error {
+	err := o.try(what, root, path)
+	if errors.Is(err, errOutsiderDied) {
+		err = o.try(what, root, path) // another one
+	}
+	return err
+}
+
+var errOutsiderDied = errors.New("fuse: the outsider process died")
+
+func (o *outsider) try(what byte, root int, path string) error {
+	// The answer comes by a pipe. (A socket that is itself on its way through a socket is the collector's business.)
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return fmt.Errorf("fuse: outsider: %w", err)
+	}
+	defer unix.Close(p[0])
+	fds := []int{p[1]}
+	if root >= 0 {
+		fds = append(fds, root)
+	}
+	err := o.send(append([]byte{what}, path...), unix.UnixRights(fds...))
+	unix.Close(p[1])
 	if err != nil {
 		return err
 	}
-	var rights []byte
-	if root >= 0 {
-		rights = unix.UnixRights(root)
-	}
-	if err := unix.Sendmsg(sock, append([]byte{what}, path...), rights, nil, 0); err != nil {
-		unix.Close(sock)
-		return fmt.Errorf("fuse: outsider: %w", err)
-	}
 	var answer [64]byte
-	n := 0
 	for {
-		n, err = unix.Read(sock, answer[:])
-		if err != unix.EINTR {
-			break
+		n, err := unix.Read(p[0], answer[:])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return fmt.Errorf("fuse: outsider: %w", err)
+		case n < 4:
+			o.stop(false)
+			return errOutsiderDied
 		}
+		if errno := unix.Errno(binary.NativeEndian.Uint32(answer[:])); errno != 0 {
+			return fmt.Errorf("fuse: %s: %w", answer[4:n], errno)
+		}
+		return nil
 	}
-	if err != nil || n < 4 {
-		unix.Close(sock)
-		return fmt.Errorf("fuse: outsider: %d bytes: %w", n, err)
+}
+
+// send gives an order to the running outsider, and starts it first if it isn't.
+func (o *outsider) send(order, rights []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.off {
+		return os.ErrClosed
 	}
-	o.give(sock)
-	if errno := unix.Errno(binary.NativeEndian.Uint32(answer[:])); errno != 0 {
-		return fmt.Errorf("fuse: %s: %w", answer[4:n], errno)
+	if o.sock == 0 {
+		sock, err := startOutsider()
+		if err != nil {
+			return err
+		}
+		o.sock = sock
+	}
+	if err := unix.Sendmsg(o.sock, order, rights, nil, unix.MSG_NOSIGNAL); err != nil {
+		unix.Close(o.sock)
+		o.sock = 0
+		return fmt.Errorf("%w: %w", errOutsiderDied, err)
 	}
 	return nil
 }
 
-func (o *outsiders) take() (int, error) {
+// stop lets the outsider go; for good if off.
+func (o *outsider) stop(off bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if n := len(o.idle); n > 0 {
-		sock := o.idle[n-1]
-		o.idle = o.idle[:n-1]
-		return sock, nil
+	o.off = o.off || off
+	if o.sock != 0 {
+		unix.Close(o.sock)
+		o.sock = 0
 	}
+}
+
+func startOutsider() (sock int, err error) {
 	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return -1, fmt.Errorf("fuse: outsider: %w", err)
+		return 0, fmt.Errorf("fuse: outsider: %w", err)
 	}
-	started := make(chan error)
-	go outside(p[1], started)
-	err = <-started
-	unix.Close(p[1]) // in our table; the outsider has its own
-	if err != nil {
+	theirs := os.NewFile(uintptr(p[1]), "outsider")
+	defer theirs.Close()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args[0] = subtype + "-outsider"
+	cmd.Env = []string{outsiderEnv + "=1", "GOMAXPROCS=2"}
+	cmd.ExtraFiles = []*os.File{theirs}
+	if err := cmd.Start(); err != nil {
 		unix.Close(p[0])
-		return -1, fmt.Errorf("fuse: outsider: %w", err)
+		return 0, fmt.Errorf("fuse: outsider: %w", err)
 	}
+	go cmd.Wait()
 	return p[0], nil
 }
 
-// outside makes its thread an outsider.
-func outside(sock int, started chan<- error) {
-	runtime.LockOSThread()
-	if unix.Gettid() == unix.Getpid() {
-		// /proc/self/fd is the first thread's table. It is kept busy until another one has taken the work.
-		done := make(chan error)
-		go outside(sock, done)
-		started <- <-done
-		runtime.UnlockOSThread()
-		return
-	}
-	err := withdraw(sock)
-	started <- err
-	if err == nil {
-		serveOutside(sock)
-	}
-	// Still locked: the thread ends with its goroutine.
-}
-
-func (o *outsiders) give(sock int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.closed || len(o.idle) >= maxIdleOutsiders {
-		unix.Close(sock) // its thread reads the end and goes
-		return
-	}
-	o.idle = append(o.idle, sock)
-}
-
-func (o *outsiders) close() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.closed = true
-	for _, sock := range o.idle {
-		unix.Close(sock)
-	}
-	o.idle = nil
-}
-
-// withdraw gives the calling thread a descriptor table that has only keep.
-func withdraw(keep int) error {
-	if err := unix.Unshare(unix.CLONE_FILES); err != nil {
-		return err
-	}
-	if keep > 0 {
-		if err := unix.CloseRange(0, uint(keep-1), 0); err != nil {
-			return err
-		}
-	}
-	return unix.CloseRange(uint(keep+1), math.MaxUint32, 0)
-}
-
-// serveOutside takes orders until the other end is closed. Nothing here may use the runtime's poller or standard
-// error, which this thread doesn't have.
-func serveOutside(sock int) {
-	var order [1 + unix.PathMax]byte
-	oob := make([]byte, unix.CmsgSpace(4))
+// obeyAll takes orders until the server is gone. Each is done in a goroutine, since a mount may not answer.
+func obeyAll(sock int) {
 	for {
+		var order [1 + unix.PathMax]byte
+		oob := make([]byte, unix.CmsgSpace(2*4))
 		n, oobn, _, _, err := unix.Recvmsg(sock, order[:], oob, unix.MSG_CMSG_CLOEXEC)
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil || n < 1 {
-			unix.Close(sock)
 			return
 		}
-		root := received(oob[:oobn])
-		step, err := obey(order[0], root, string(order[1:n]))
-		if root >= 0 {
-			unix.Close(root)
-		}
-		errno, _ := err.(unix.Errno)
-		answer := binary.NativeEndian.AppendUint32(nil, uint32(errno))
-		if unix.Sendto(sock, append(answer, step...), unix.MSG_NOSIGNAL, nil) != nil {
-			unix.Close(sock)
+		list, err := unix.ParseSocketControlMessage(oob[:oobn])
+		if err != nil || len(list) != 1 {
 			return
 		}
+		fds, err := unix.ParseUnixRights(&list[0])
+		if err != nil || len(fds) == 0 {
+			return
+		}
+		go func() {
+			root := unix.AT_FDCWD
+			if len(fds) > 1 {
+				root = fds[1]
+			}
+			step, err := obey(order[0], root, string(order[1:n]))
+			errno, _ := err.(unix.Errno)
+			answer := append(binary.NativeEndian.AppendUint32(nil, uint32(errno)), step...)
+			// First the descriptors, so that the server may count on the mount's being unused.
+			for _, fd := range fds[1:] {
+				unix.Close(fd)
+			}
+			unix.Write(fds[0], answer)
+			unix.Close(fds[0])
+		}()
 	}
-}
-
-// received is the descriptor in a control message, or AT_FDCWD.
-func received(oob []byte) int {
-	list, err := unix.ParseSocketControlMessage(oob)
-	if err != nil || len(list) != 1 {
-		return unix.AT_FDCWD
-	}
-	fds, err := unix.ParseUnixRights(&list[0])
-	if err != nil || len(fds) != 1 {
-		return unix.AT_FDCWD
-	}
-	return fds[0]
 }
 
 // obey does one order and names the step that failed.
@@ -212,5 +213,5 @@ func obey(what byte, root int, path string) (step string, err error) {
 		defer unix.Close(dir)
 		return "syncfs", unix.Syncfs(dir)
 	}
-	return string(bytes.Clone([]byte{what})), unix.EINVAL
+	return "unknown order", unix.EINVAL
 }

@@ -23,9 +23,9 @@ type Options struct {
 
 // Server serves any number of mounts of forks from one set of threads.
 type Server struct {
-	loop      *transport.Loop
-	log       *slog.Logger
-	outsiders outsiders
+	loop     *transport.Loop
+	log      *slog.Logger
+	outsider outsider
 }
 
 // NewServer starts the threads.
@@ -42,7 +42,7 @@ func NewServer(opt Options) (*Server, error) {
 
 // Close ends all sessions and the threads. Mounts whose descriptor nobody else holds end with it.
 func (s *Server) Close() error {
-	s.outsiders.close()
+	s.outsider.stop(true)
 	return s.loop.Close()
 }
 
@@ -67,6 +67,7 @@ func (s *Server) Serve(ctx context.Context, fd int, init []byte, fork *overlay.F
 	if opt.Timeout == 0 {
 		opt.Timeout = 10 * time.Second
 	}
+	unix.CloseOnExec(fd)
 	c := &Conn{server: s, minor: opt.Minor, fork: fork, log: s.log, id: opt.ID}
 	replies := c.id != [16]byte{}
 	if !replies {
@@ -101,7 +102,7 @@ func (s *Server) Serve(ctx context.Context, fd int, init []byte, fork *overlay.F
 		return nil, err
 	}
 	if opt.Root != 0 && init == nil {
-		if err := c.face.settle(&s.outsiders, opt.Root); err != nil {
+		if err := c.face.settle(&s.outsider, opt.Root); err != nil {
 			c.Close()
 			return nil, errors.Join(err, c.Wait())
 		}

@@ -14,7 +14,7 @@ import (
 // settle makes the kernel ask for OPENDIR, OPEN, POLL and FLUSH once, while nobody else can reach the mount, and learn
 // from ENOSYS never to ask again. root is a descriptor of the mount's root. The file that is opened for that has a
 // random name, for the time of the probe.
-func (s *session) settle(o *outsiders, root int) error {
+func (s *session) settle(o *outsider, root int) error {
 	var b [16]byte
 	rand.Read(b[:])
 	name := ".tine-probe-" + hex.EncodeToString(b[:])
