@@ -98,15 +98,8 @@ func (o *outsider) try(what byte, root int, path string) error {
 func (o *outsider) send(order, rights []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.off {
-		return os.ErrClosed
-	}
-	if o.sock == 0 {
-		sock, err := startOutsider()
-		if err != nil {
-			return err
-		}
-		o.sock = sock
+	if err := o.startLocked(); err != nil {
+		return err
 	}
 	if err := unix.Sendmsg(o.sock, order, rights, nil, unix.MSG_NOSIGNAL); err != nil {
 		unix.Close(o.sock)
@@ -114,6 +107,28 @@ func (o *outsider) send(order, rights []byte) error {
 		return fmt.Errorf("%w: %w", errOutsiderDied, err)
 	}
 	return nil
+}
+
+// warm starts the outsider before it is needed.
+func (o *outsider) warm() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.startLocked() // the first order tells what is wrong
+}
+
+// startLocked starts the outsider if it doesn't run. o.mu is held.
+func (o *outsider) startLocked() error {
+	if o.off {
+		return os.ErrClosed
+	}
+	if o.sock != 0 {
+		return nil
+	}
+	sock, err := startOutsider()
+	if err == nil {
+		o.sock = sock
+	}
+	return err
 }
 
 // stop lets the outsider go; for good if off.

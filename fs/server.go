@@ -28,7 +28,7 @@ type Server struct {
 	outsider outsider
 }
 
-// NewServer starts the threads.
+// NewServer starts the threads, and a process beside this one (see outsider).
 func NewServer(opt Options) (*Server, error) {
 	if opt.Log == nil {
 		opt.Log = slog.Default()
@@ -37,7 +37,9 @@ func NewServer(opt Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{loop: loop, log: opt.Log}, nil
+	s := &Server{loop: loop, log: opt.Log}
+	go s.outsider.warm()
+	return s, nil
 }
 
 // Close ends all sessions and the threads. Mounts whose descriptor nobody else holds end with it.
