@@ -97,9 +97,9 @@ func applyFD(fd int, op Op) error {
 	}
 	switch op.Kind {
 	case "write":
-		return whole(unix.Pwrite(fd, Bytes(op.Seed, op.Len), op.Off))(op.Len)
+		return whole(Bytes(op.Seed, op.Len), func(b []byte, at int64) (int, error) { return unix.Pwrite(fd, b, op.Off+at) })
 	case "append":
-		return whole(unix.Write(fd, Bytes(op.Seed, op.Len)))(op.Len)
+		return whole(Bytes(op.Seed, op.Len), func(b []byte, _ int64) (int, error) { return unix.Write(fd, b) })
 	case "truncate":
 		return unix.Ftruncate(fd, op.Len)
 	case "chmod":
@@ -157,7 +157,8 @@ func tmpfileLink(root int, op Op) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if err := whole(unix.Write(fd, Bytes(op.Seed, op.Len)))(op.Len); err != nil {
+	write := func(b []byte, _ int64) (int, error) { return unix.Write(fd, b) }
+	if err := whole(Bytes(op.Seed, op.Len), write); err != nil {
 		return err
 	}
 	return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), root, op.Path, unix.AT_SYMLINK_FOLLOW)
@@ -190,13 +191,20 @@ func closing(fd int, err error) error {
 	return unix.Close(fd)
 }
 
-// whole makes a short write an error: on these file systems there is none unless space runs out.
-func whole(n int, err error) func(want int64) error {
-	return func(want int64) error {
-		if err == nil && int64(n) != want {
+// whole writes all of b. A write over a page's end is two requests: one that is cut short by the server's death says
+// why when the rest is written.
+func whole(b []byte, write func(rest []byte, at int64) (int, error)) error {
+	for at := 0; ; {
+		n, err := write(b[at:], int64(at))
+		if err != nil {
+			return err
+		}
+		if at += n; at == len(b) {
+			return nil
+		}
+		if n == 0 {
 			return unix.ENOSPC
 		}
-		return err
 	}
 }
 
