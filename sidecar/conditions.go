@@ -50,6 +50,7 @@ var conditions = []condition{
 	{"snapshot.ManifestError", typed[*snapshot.ManifestError](), Failed, "damaged", "", "a checkpoint's manifest is damaged; see tine fsck"},
 	{"image.CorruptError", typed[*image.CorruptError](), Failed, "damaged", "", "a tree image is damaged; see tine fsck"},
 
+	{"snapshot.SourcesGoneError", typed[*snapshot.SourcesGoneError](), Failed, "source_gone", "", "the repository that contents come from is gone; put it back where it was, or import again from where it is now"},
 	{"gitimport.NotRepositoryError", typed[*gitimport.NotRepositoryError](), Failed, "not_a_repository", "", "not a git repository"},
 	{"gitimport.EmptyError", typed[*gitimport.EmptyError](), Failed, "empty_repository", "", "the repository has no commit yet"},
 	{"gitimport.RevisionError", typed[*gitimport.RevisionError](), Failed, "unknown_revision", "", "the repository has no such revision"},

@@ -124,7 +124,7 @@ func (h *Host) openLayers(f registry.Fork, readOnly bool) (*localFork, error) {
 		return nil, err
 	}
 	fork, err := overlay.Open(overlay.Config{
-		Base: base, Contents: h.store, LayersDir: h.path("layers"), Layers: f.Layers, ForkID: f.ID, BaseID: f.Base, Generation: f.Generation,
+		Base: base, Contents: h.store.Contents(c), LayersDir: h.path("layers"), Layers: f.Layers, ForkID: f.ID, BaseID: f.Base, Generation: f.Generation,
 		Owners: f.Owners, Limits: f.Limits, ReadOnly: readOnly, BeforeSync: h.forks.Sync, FS: h.store.FS(),
 	})
 	if err != nil {

@@ -327,6 +327,7 @@ func (r *run) ended(s isolate.Status) {
 // settle looks at what the program did and seals it.
 func (r *run) settle(ctx context.Context) ([]Change, error) {
 	s := &r.record.Systems[0]
+	s.ReadErrors = r.fork.readErrors()
 	diff, err := r.fork.Diff(ctx, DiffRequest{})
 	if err != nil {
 		return nil, err

@@ -282,6 +282,16 @@ func (s *service) workspace() isolate.Workspace {
 	return isolate.Workspace{Target: workspaceDir, Path: s.path, Mount: s.mount}
 }
 
+// readErrors counts files of the fork that could not be read on this process's mount.
+func (s *service) readErrors() int {
+	if s.local == nil {
+		return 0
+	}
+	s.local.mu.Lock()
+	defer s.local.mu.Unlock()
+	return s.local.mount.ws.Conn.ReadErrors()
+}
+
 // setInit tells other processes which run works in the fork.
 func (s *service) setInit(pid int) {
 	if s.local == nil {

@@ -63,7 +63,7 @@ type CheckStats struct {
 
 // Check looks for damage and tells report of each problem. The error is about checking itself; a damaged store is no error.
 func (s *Store) Check(ctx context.Context, opt CheckOptions, report func(Problem)) (CheckStats, error) {
-	c := &checker{ctx: ctx, s: s, opt: opt, seen: map[content.ID]error{}}
+	c := &checker{ctx: ctx, s: s, opt: opt, seen: map[content.ID]error{}, gone: dependents{}}
 	c.report = func(p Problem) {
 		c.stats.Problems++
 		if p.Repaired {
@@ -91,7 +91,9 @@ func (s *Store) Check(ctx context.Context, opt CheckOptions, report func(Problem
 	if err := c.sources(); err != nil {
 		return c.stats, err
 	}
-	return c.stats, c.checkpoints()
+	err := c.checkpoints()
+	c.gone.report(c.report)
+	return c.stats, err
 }
 
 type checker struct {
@@ -101,6 +103,7 @@ type checker struct {
 	report func(Problem)
 	stats  CheckStats
 	seen   map[content.ID]error // contents that were looked at: what is wrong, or nil
+	gone   dependents
 }
 
 func (c *checker) sources() error {
@@ -179,6 +182,9 @@ func (c *checker) checkpoint(id string) error {
 		return err
 	}
 	for _, b := range bad {
+		if c.gone.add(m, b, c.seen[b], func() string { return findContent(tree, b) }) {
+			continue
+		}
 		c.report(Problem{Kind: "content", Object: b.String(), Checkpoint: id, Path: findContent(tree, b), Err: c.seen[b]})
 	}
 	if len(bad) == 0 && c.opt.Full && m.TreeID != "" {

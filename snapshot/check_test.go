@@ -125,7 +125,7 @@ func TestCheckNamesTheFileThatSuffers(t *testing.T) {
 	other := openStore(t, s.Dir(), Options{ReadOnly: true})
 	_, problems := checked(t, other, CheckOptions{Checkpoint: c.ID, Full: true})
 	text := strings.Join(problems, "\n")
-	if len(problems) != 2 || !strings.Contains(text, `("d/object")`) || !strings.Contains(text, `("d/lazy")`) || !strings.Contains(text, "is gone") {
+	if len(problems) != 2 || !strings.Contains(text, `("d/object")`) || !strings.Contains(text, `such as "d/lazy"`) || !strings.Contains(text, "1 content depends on it") || !strings.Contains(text, "put the repository back") || !strings.Contains(text, "is gone") {
 		t.Fatal(text)
 	}
 }

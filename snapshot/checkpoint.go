@@ -225,7 +225,7 @@ func (s *Store) BaseImage(id string) (*image.Image, string, error) {
 // files is a checkpoint with its contents.
 type files struct {
 	*image.Image
-	store *Store
+	contents content.Opener
 }
 
 // Files opens a checkpoint (a full id) with its contents.
@@ -234,12 +234,16 @@ func (s *Store) Files(id string) (image.Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	return files{m, s}, nil
+	c, err := s.load(id)
+	if err != nil {
+		return nil, err
+	}
+	return files{m, s.Contents(*c)}, nil
 }
 
 // OpenFile implements image.Files.
 func (f files) OpenFile(n image.Node) (content.Reader, error) {
-	r, err := f.store.Open(n.Content)
+	r, err := f.contents.Open(n.Content)
 	if err != nil {
 		return nil, err
 	}

@@ -85,17 +85,9 @@ func (x *source) get() (Source, error) {
 		return nil, x.err
 	}
 	if x.src, x.err = open(x.Config); x.err != nil {
-		x.src, x.err = nil, fmt.Errorf("source %s (%s): %w", x.ID, x.Kind, x.err)
+		x.src = nil
 	}
 	return x.src, x.err
-}
-
-func (x *source) open(id content.ID) (content.Reader, error) {
-	src, err := x.get()
-	if err != nil {
-		return nil, err
-	}
-	return src.Open(id)
 }
 
 // AddSource registers a source durably and returns its id. config is marshalled to JSON.
@@ -187,10 +179,12 @@ func (s *Store) loadSources() error {
 }
 
 // fromSources calls try with a reader of id from each source that has it, until it returns nil: then done is true. Nothing is
-// verified yet. Without that, the error is what went wrong, a *content.MissingError of a source, or nil if there are none.
+// verified yet. Without that, the error is what went wrong with one that has it, or a *SourcesGoneError, or a
+// *content.MissingError of a source, or nil if there are none.
 // Sources that another process has registered meanwhile are found.
 func (s *Store) fromSources(id content.ID, try func(content.Reader) error) (done bool, err error) {
 	tried := map[*source]bool{}
+	gone := &SourcesGoneError{}
 	for round := range 2 {
 		s.sources.mu.Lock()
 		loaded := s.sources.loaded
@@ -208,7 +202,12 @@ func (s *Store) fromSources(id content.ID, try func(content.Reader) error) (done
 				continue
 			}
 			tried[x] = true
-			xerr := x.try(id, try)
+			src, gerr := x.get()
+			if gerr != nil {
+				gone.Sources = append(gone.Sources, GoneSource{x.ID, gerr})
+				continue
+			}
+			xerr := tryOne(src, id, try)
 			if xerr == nil {
 				if i > 0 {
 					s.preferSource(x)
@@ -221,11 +220,15 @@ func (s *Store) fromSources(id content.ID, try func(content.Reader) error) (done
 			}
 		}
 	}
+	var missing *content.MissingError
+	if len(gone.Sources) > 0 && (err == nil || errors.As(err, &missing)) {
+		err = gone
+	}
 	return false, err
 }
 
-func (x *source) try(id content.ID, try func(content.Reader) error) error {
-	r, err := x.open(id)
+func tryOne(src Source, id content.ID, try func(content.Reader) error) error {
+	r, err := src.Open(id)
 	if err != nil {
 		return err
 	}

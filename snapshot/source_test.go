@@ -128,3 +128,41 @@ func TestO5_SourceThatLiesIsFoundOut(t *testing.T) {
 		}
 	}
 }
+
+// Of several repositories that are gone, the error names those of the checkpoint.
+func TestGoneSourcesOfACheckpoint(t *testing.T) {
+	s := newStore(t)
+	var sources []string
+	for _, name := range []string{t.Name() + "-mine", t.Name() + "-other"} {
+		id, err := s.AddSource("test", map[string]string{"Name": name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources = append(sources, id)
+	}
+	id := content.BlobID([]byte("lazy"), content.SHA1)
+	_, err := s.Open(id)
+	var gone *SourcesGoneError
+	if !errors.As(err, &gone) || len(gone.Sources) != 2 {
+		t.Fatalf("all that are gone: %v", err)
+	}
+	_, err = s.Contents(Checkpoint{Sources: sources[:1]}).Open(id)
+	if err == nil || !strings.Contains(err.Error(), "-mine is gone; put the repository back") || strings.Contains(err.Error(), "-other") {
+		t.Errorf("one that is gone: %v", err)
+	}
+	if a, b := s.Contents(Checkpoint{ID: "a", Sources: sources}), s.Contents(Checkpoint{ID: "b", Sources: sources}); a != b {
+		t.Error("openers of the same sources differ")
+	}
+	newRepo(t, t.Name()+"-mine")
+	s = openStore(t, s.Dir(), Options{})
+	_, err = s.Contents(Checkpoint{Sources: sources[:1]}).Open(id)
+	var missing *content.MissingError
+	if !errors.As(err, &missing) || errors.As(err, &gone) || !strings.Contains(err.Error(), "has it no more") {
+		t.Errorf("one that lost it: %v", err)
+	}
+	newRepo(t, t.Name()+"-other", []byte("lazy"))
+	s = openStore(t, s.Dir(), Options{})
+	if _, err = s.Contents(Checkpoint{Sources: sources[:1]}).Open(id); err != nil {
+		t.Errorf("in another one: %v", err)
+	}
+}

@@ -171,6 +171,9 @@ func (a *app) runSummary(result *sidecar.RunResult, failed bool) {
 			if failed && result.Changes[i] == nil {
 				changed = "what it changed is not known"
 			}
+			if s.ReadErrors > 0 {
+				changed += ", " + paint(a.errColour, red, count(int64(s.ReadErrors), "file")+" could not be read (I/O error)")
+			}
 			head("%s after %s, %s", paint(a.errColour, sgr, how), seconds(r.Seconds), changed)
 		} else {
 			head("%s: %s changed", s.Name, count(int64(s.ChangedFiles), "file"))

@@ -83,6 +83,7 @@ type System struct {
 	Sealed       *string `json:"sealed" doc:"what it was sealed into; null when it was not"`
 	SealedTree   *string `json:"sealed_tree" doc:"git tree id of the sealed checkpoint"`
 	ChangedFiles int     `json:"changed_files" doc:"files changed by the run, .git not counted"`
+	ReadErrors   int     `json:"read_errors" doc:"files that could not be read, since their contents are missing or damaged: programs got EIO; 0 where another process serves the fork"`
 }
 
 // Identity is the environment identity of one system at the start (A10).
