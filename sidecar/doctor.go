@@ -224,7 +224,7 @@ func checkMounts() (level, found, remedy string) {
 	for _, m := range mounts {
 		var st unix.Statfs_t
 		if unix.Statfs(m.Path, &st) == unix.ENOTCONN {
-			return "note", "the server of " + m.Path + " is gone", "mount the fork there again, or umount -l " + m.Path
+			return "note", "the server of " + m.Path + " is gone", "mount the fork there again, or umount -l " + ShellWord(m.Path)
 		}
 	}
 	return "ok", fmt.Sprintf("%d of tine's", len(mounts)), ""

@@ -286,7 +286,7 @@ func servedRefusal(f registry.Fork, s ForkStatus) error {
 	switch {
 	case s.Mount != "":
 		r.Detail += ", mounted at " + s.Mount
-		r.Remedy = "unmount it first (umount " + s.Mount + ")"
+		r.Remedy = "unmount it first (umount " + ShellWord(s.Mount) + ")"
 	case s.Init != 0:
 		r.Detail += ", for a run"
 		r.Remedy = "wait for the run, or end it"
