@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"tine/integration/ackwriter"
 	"tine/integration/manifest"
 	"tine/integration/testrepo"
@@ -147,4 +149,40 @@ func TestDeadMountIsReplaced(t *testing.T) {
 		}
 	}
 	s.stop()
+}
+
+// TestCase60_KillWhileStarting (case 60): a server that is killed while it mounts, or while it starts a program in
+// its own mount, dies, and what it held (the fork, the mount) is free again.
+func TestCase60_KillWhileStarting(t *testing.T) {
+	l := newLab(t)
+	fork := l.fork(l.importGit(l.smallRepo("repo")).Checkpoint)
+	m := l.mkdir("m")
+	rounds := 15
+	if *long {
+		rounds = 100
+	}
+	for round := range rounds {
+		for _, args := range [][]string{{"mount", fork, m}, {"fork", "exec", fork, "--", "sh", "-c", "ls -R >/dev/null"}} {
+			cmd := l.tineCmd(args...)
+			l.must(cmd.Start())
+			started[cmd.Process.Pid] = true
+			time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
+			_ = cmd.Process.Kill()
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.Wait() }()
+			select {
+			case <-ended:
+			case <-time.After(mountLimit):
+				t.Fatalf("round %d: tine %s (process %d) did not die of SIGKILL", round, args[0], cmd.Process.Pid)
+			}
+			for mountsAt(m) != nil {
+				l.must(unix.Unmount(m, unix.MNT_DETACH))
+			}
+		}
+	}
+	s := l.mount(fork, m)
+	l.shell(m, "cat README.md >/dev/null")
+	s.stop()
+	l.ok("fork", "exec", fork, "--", "true")
+	l.killedRuns = true
 }

@@ -26,6 +26,8 @@ type lab struct {
 	before  baseline
 	// damaged: the store was broken on purpose, don't expect fsck to pass at the end.
 	damaged bool
+	// killedRuns: runs were killed with SIGKILL; what they left goes some time later, with another run.
+	killedRuns bool
 }
 
 func newLab(t *testing.T) *lab {

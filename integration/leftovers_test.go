@@ -69,7 +69,7 @@ func (l *lab) leftovers() []string {
 	}
 	for _, g := range cgroups() {
 		// The parent that holds the groups of runs may stay, and other processes' runs are theirs.
-		if !l.before.cgroups[g] && !strings.HasSuffix(g, "/tine") && !foreign(g) {
+		if !l.killedRuns && !l.before.cgroups[g] && !strings.HasSuffix(g, "/tine") && !foreign(g) {
 			out = append(out, "control group "+g)
 		}
 	}
@@ -99,7 +99,7 @@ func (l *lab) storeLeftovers() []string {
 	var out []string
 	tmp, err := os.ReadDir(filepath.Join(l.store, "tmp"))
 	for _, e := range tmp {
-		if err == nil {
+		if err == nil && !l.killedRuns {
 			out = append(out, "store file tmp/"+e.Name())
 		}
 	}
