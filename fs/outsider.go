@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"sync"
@@ -17,7 +16,7 @@ import (
 // A thread that waits for an answer of its own process can't be killed while it waits, and the descriptors that it
 // shares with the other threads stay open with it: after kill -9 nobody would answer, /dev/fuse would never be
 // closed, so that the mount would hang instead of failing, and the locks on the fork would be held for ever. The
-// outsider has no descriptor but its socket and what it is handed. It ends with its server.
+// outsider has none of the server's descriptors but its socket and what it is handed. It ends with its server.
 //
 // It is this program, started again: the package's init takes over when the environment says so. (A thread with a
 // descriptor table of its own won't do: Go's runtime uses descriptors on any thread.)
@@ -34,8 +33,9 @@ func init() {
 	if os.Getenv(outsiderEnv) == "" {
 		return
 	}
+	// Other descriptors stay: the runtime may have its own by now, and would die of a closed one. What the server opens
+	// is closed on exec.
 	const sock = 3
-	unix.CloseRange(sock+1, math.MaxUint32, 0)
 	unix.Chdir("/")
 	obeyAll(sock)
 	os.Exit(0)
