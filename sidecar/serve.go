@@ -40,23 +40,16 @@ func (m *mountedFork) close() error {
 // flush makes the kernel write back what programs have stored to mapped pages, and waits for it. syncfs starts that,
 // the count of unanswered requests tells when it is over.
 func (m *mountedFork) flush(ctx context.Context) error {
-	dir := m.ws.FD()
-	name := "."
+	root, path := m.ws.FD(), "."
 	if m.path != "" {
-		dir, name = unix.AT_FDCWD, m.path
-	}
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("flush: %w", err)
-	}
-	err = unix.Syncfs(fd)
-	unix.Close(fd)
-	if err != nil {
-		return fmt.Errorf("flush: %w", err)
+		root, path = -1, m.path
 	}
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
-	return m.ws.Conn.Quiet(ctx)
+	if err := m.ws.Conn.Sync(ctx, root, path); err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	return nil
 }
 
 // flushTime bounds the wait for write-back. Writers that go on keep the count of requests above zero.
