@@ -48,6 +48,7 @@ func attackRemount(tg target) []string {
 		}
 	}
 	os.Mkdir("/tmp/m", 0o755)
+	defer os.Remove("/tmp/m") // also run on the open host
 	for _, p := range append([]string{"/"}, tg.Paths...) {
 		if unix.Mount(p, "/tmp/m", "", unix.MS_BIND, "") == nil {
 			got = append(got, "bound "+p)
@@ -78,6 +79,7 @@ func attackDisk(tg target) []string {
 			}
 		}
 		os.Mkdir("/tmp/m", 0o755)
+		defer os.Remove("/tmp/m") // also run on the open host
 		if unix.Mount(tg.Device, "/tmp/m", "ext4", unix.MS_RDONLY, "") == nil {
 			got = append(got, "mounted the disk")
 		}

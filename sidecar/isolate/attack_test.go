@@ -128,6 +128,7 @@ func attackPaths(tg target) []string {
 		os.Remove("/tmp/link")
 		os.Symlink(p, "/tmp/link")
 		got = append(got, look("/tmp/link/")...)
+		os.Remove("/tmp/link")
 		if err := os.Rename(p, p+".moved"); err == nil {
 			got = append(got, "renamed "+p)
 		}
