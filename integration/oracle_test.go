@@ -35,7 +35,7 @@ func (l *lab) loopExt4(name, size string) string {
 
 // TestOracle_RandomOperations runs opfuzz.py, which compares results and whole trees with ext4, allows no
 // difference, and looks again after the server was killed and the fork mounted anew. Two of its options are not used:
-// --holes, because the kernel answers for FUSE directories and ext4 counts unwritten extents as data (case 42 checks
+// --holes, because the kernel answers for FUSE directories and ext4 counts unwritten extents as holes (case 42 checks
 // holes), and --ino-stable, because ext4 uses the inode number of a removed file again and a fork never does.
 func TestOracle_RandomOperations(t *testing.T) {
 	requireTools(t, "python3")

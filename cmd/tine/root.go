@@ -66,7 +66,7 @@ var errInterrupted error = interrupted{}
 
 type interrupted struct{}
 
-func (interrupted) Error() string        { return "interrupted; nothing is left of it" }
+func (interrupted) Error() string        { return "interrupted; nothing was published" }
 func (interrupted) Is(target error) bool { return target == context.Canceled }
 
 func (a *app) rootCommand() *cobra.Command {
