@@ -334,7 +334,7 @@ func TestCase35_Locks(t *testing.T) {
 func TestExecution(t *testing.T) {
 	sleep, err := os.ReadFile("/bin/sleep")
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("needs a program to copy into the mount: %v", err)
 	}
 	dir, _, _ := workspace(t, imagetest.File("script", "#!/bin/sh\necho \"ran $1\"\n", 0755),
 		imagetest.File("plain", "#!/bin/sh\necho no\n", 0644))

@@ -240,7 +240,7 @@ func TestCase53_UmaskAndACL(t *testing.T) {
 		return string(out)
 	}
 	if _, err := exec.LookPath("setfacl"); err != nil {
-		t.Skip("no setfacl")
+		t.Skip("needs setfacl, from the package acl; the test command installs it")
 	}
 	run("setfacl", "-d", "-m", "u:1000:rwx,g::rx,o::r", dir+"/acl")
 	fd := openFile(t, dir+"/acl/f", unix.O_CREAT|unix.O_WRONLY, 0666)
